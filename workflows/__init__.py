@@ -1,0 +1,1 @@
+"""Decides: deterministic workflow code, its data, its rules and what crosses its boundary."""

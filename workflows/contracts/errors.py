@@ -1,0 +1,55 @@
+"""The one error tree. A refusal is what a caller did wrong or too late; everything else is a fault of ours or of a service."""
+
+from typing import Any, Literal
+
+from temporalio.exceptions import ApplicationError
+
+RefusalCode = Literal[
+    "not_found",
+    "already_recorded",
+    "not_pending",
+    "call_mismatch",
+    "duplicate_id",
+    "unknown_parent",
+    "binding_conflict",
+    "busy",
+    "not_retryable",
+    "conversation_conflict",
+    "unknown_profile",
+    "bad_request",
+    "usage_limit",
+]
+
+REFUSAL = "Refusal"
+"""The `ApplicationError.type` of every refusal; its details are (code, message, facts)."""
+
+
+class OutlastError(Exception):
+    """The root of every error that Outlast raises itself."""
+
+
+class Refusal(OutlastError):
+    """An input that does not fit. Nothing happened.
+
+    `code` is a stable word, `message` says what is wrong and what to do, `facts` are members of the problem body.
+    """
+
+    def __init__(self, code: RefusalCode, message: str, **facts: Any) -> None:
+        super().__init__(message)
+        self.code: RefusalCode = code
+        self.message = message
+        self.facts = facts
+
+    def as_failure(self) -> ApplicationError:
+        """The same refusal in the form that an update handler may raise."""
+        return ApplicationError(self.message, self.code, self.facts, type=REFUSAL, non_retryable=True)
+
+    @classmethod
+    def from_failure(cls, failure: ApplicationError) -> "Refusal":
+        """Reads `as_failure` back on the client's side."""
+        code, facts = failure.details[0], failure.details[1]
+        return cls(code, failure.message, **facts)
+
+
+class SetupError(OutlastError):
+    """The process can't start as it is configured. One line says why; the exit code is 1."""

@@ -1,0 +1,107 @@
+"""Payloads of updates and signals: the HTTP body plus who sent it, and what the rows said when the api looked."""
+
+from typing import Any, Literal
+
+from workflows.model.base import Record
+from workflows.model.session import Caller
+from workflows.model.turn import TurnConfig
+
+
+class RowsSaid(Record):
+    """What the rows showed before the workflow was asked. Ids younger than that are in the workflow's own state.
+
+    `session_uid` is the session that was looked at, None if there was none. `parent` says whether the named parent was found.
+    """
+
+    session_uid: str | None = None
+    parent: bool = False
+
+
+class Input(Record):
+    """What every input carries. `revision` given: the input is refused unless it is the session's."""
+
+    tenant: str = "default"
+    principal: str = "local"
+    roles: tuple[str, ...] = ()
+    expected_revision: int | None = None
+    rows: RowsSaid | None = None
+
+    @property
+    def caller(self) -> Caller:
+        """Who sent it."""
+        return Caller(tenant=self.tenant, principal=self.principal, roles=self.roles)
+
+
+class MessageInput(Input):
+    """A user's message. `digest` (SHA-256 of the canonical body) tells a repeat from another body under the same id."""
+
+    id: str = ""
+    turn_id: str | None = None
+    content: str = ""
+    digest: str = ""
+    parent_id: str | None = None
+    profile: str | None = None
+    subject: str | None = None
+    host_context: dict[str, Any] | None = None
+    config: TurnConfig | None = None
+    when_busy: Literal["interrupt", "enqueue", "reject", "replace"] = "interrupt"
+
+
+class ContinuationInput(Input):
+    """A host's result for the pending call. `tool_result` is any JSON value."""
+
+    tool_call_id: str
+    tool_result: Any = None
+    tool_outcome: Literal["success", "failed", "denied"] = "success"
+    turn_id: str | None = None
+    host_context: dict[str, Any] | None = None
+
+
+class CancelInput(Input):
+    """Ends the live turn, or the named one whenever it comes."""
+
+    turn_id: str | None = None
+
+
+class RepairInput(Input):
+    """Resolves the pending action and every open call as `unknown`."""
+
+
+class RetryInput(Input):
+    """Runs the failed step of the last turn again."""
+
+    turn_id: str
+
+
+class TurnReceipt(Record):
+    """An accepted input that runs a turn. `first` is False for a repeat of an input that is known already."""
+
+    session_uid: str
+    turn_id: str
+    message_id: str
+    user_message_id: str | None = None
+    attempt: int = 1
+    first: bool = True
+
+
+class CancelReceipt(Record):
+    """`turn_id` is the turn that is being cancelled, None if nothing ran."""
+
+    cancel_requested: bool
+    turn_id: str | None = None
+
+
+class RepairReceipt(Record):
+    """What a repair did: the call that was pending and every call that became `unknown`."""
+
+    cleared_pending: str | None = None
+    repaired_calls: tuple[str, ...] = ()
+
+
+class RecordedRefusal(Record):
+    """A signal that an update would have refused."""
+
+    what: str
+    code: str
+    message: str
+    at: str

@@ -1,0 +1,21 @@
+"""Names that more than one process must agree on."""
+
+from urllib.parse import quote
+
+from temporalio.common import SearchAttributeKey
+
+SESSION_WORKFLOW = "SessionWorkflow"
+
+
+def session_workflow_id(tenant: str, session_id: str) -> str:
+    """The workflow id of a session. The tenant is percent-encoded, so no two pairs share an id (S17)."""
+    return f"session/{quote(tenant, safe='')}/{session_id}"
+
+
+SEARCH_ATTRIBUTES: dict[str, SearchAttributeKey[str] | SearchAttributeKey[int]] = {
+    "OutlastTenant": SearchAttributeKey.for_keyword("OutlastTenant"),
+    "OutlastPrincipal": SearchAttributeKey.for_keyword("OutlastPrincipal"),
+    "OutlastStatus": SearchAttributeKey.for_keyword("OutlastStatus"),
+    "OutlastTurn": SearchAttributeKey.for_int("OutlastTurn"),
+}
+"""What an operator can query sessions by. Registered by `outlast dev` and `outlast migrate`."""

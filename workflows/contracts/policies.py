@@ -1,0 +1,39 @@
+"""Patience has a name: every timeout and retry of an activity, and when a session's history is rolled."""
+
+from datetime import timedelta
+
+from temporalio.common import RetryPolicy
+
+HEARTBEAT_SECONDS = 6.0
+"""A worker that is silent for this long is dead (details.md, Timing: a turn goes on within 15 s)."""
+
+BEAT_EVERY_SECONDS = 0.5
+"""How often a living activity says so; a cancellation travels back with the answer."""
+
+ACTIVITY_LIFETIME = timedelta(hours=24)
+"""A backstop. The step and the tool keep their own, shorter time limits."""
+
+UNTIL_DONE = RetryPolicy(initial_interval=timedelta(seconds=0.2), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=5))
+"""For writes that must happen: retried until they do."""
+
+STEP = RetryPolicy(initial_interval=timedelta(seconds=0.2), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=5))
+"""For model steps: the step counts its provider's failures itself and names the next delay (sessions.md, Failure inside a turn)."""
+
+PROVIDER_ATTEMPTS = 4
+PROVIDER_FIRST_DELAY_SECONDS = 1.0
+PROVIDER_BACKOFF = 2.0
+RETRY_AFTER_CAP_SECONDS = 30.0
+
+TOOL_ARGUMENT_RETRIES = 2
+"""How often malformed arguments of one tool go back to the model in a turn before the call fails."""
+
+ROLL_EVENTS = 600
+ROLL_BYTES = 1_000_000
+ROLL_UPDATES = 200
+"""A run continues as new at any of these, between turns."""
+
+RECENT_IDS = 300
+"""Accepted ids that the workflow remembers itself; older ones are looked up in rows by the api."""
+
+LATE_INPUT_WAIT = timedelta(seconds=2)
+"""How long a continuation waits inside the workflow for the end of a live turn before it is sent back to wait outside."""

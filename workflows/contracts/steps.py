@@ -1,0 +1,87 @@
+"""The model step: one model request, the rows it opens with and the rows it closes with."""
+
+from typing import Any, Literal
+
+from temporalio import activity
+
+from workflows.model.base import Record
+from workflows.model.call import CallResult, OpenCall
+from workflows.model.session import SessionRef
+from workflows.model.turn import TurnConfig, TurnError, TurnRef, Usage
+
+
+class Birth(Record):
+    """The first accepted input makes the session's row."""
+
+    owner: str | None
+    profile: str
+    subject: str | None = None
+    created_at: str
+
+
+class NewMessage(Record):
+    """The user's message as it was accepted. Content is here because it is new; the rest of the conversation is named, not carried."""
+
+    id: str
+    parent_id: str | None
+    content: str
+    digest: str
+    host_context: dict[str, Any] | None = None
+
+
+class Opening(Record):
+    """What the opening transaction writes beside the turn and `turn.started`.
+
+    `supersede`: the open host batch and every open call become `superseded` in the same transaction. `retry`: what the failed
+    step had streamed is taken back.
+    """
+
+    revision: int
+    birth: Birth | None = None
+    message: NewMessage | None = None
+    result: CallResult | None = None
+    host_context: dict[str, Any] | None = None
+    supersede: bool = False
+    retry: bool = False
+
+
+class RunStep(Record):
+    """One model step of a turn. `revision` is the session's if this step ends the turn. `spent_seconds` of the turn's time are used up."""
+
+    session: SessionRef
+    turn: TurnRef
+    step: int
+    revision: int
+    profile: str
+    config: TurnConfig | None = None
+    opening: Opening | None = None
+    spent_seconds: float = 0.0
+    cancelled: bool = False
+
+
+class StepDone(Record):
+    """How a step ended.
+
+    state: `answered` the turn is over; `calls` the `server_calls` are to be run (none: go on with the next step at once);
+    `paused` the turn is over and the host is asked; `failed` and `cancelled` the turn is over with `error`; `refused` the rows
+    refused the input (`error` says why), nothing was written; `stale` the turn had been ended before, nothing was written.
+    `response` is the new pydantic-ai message as JSON text, empty if there is none. `host_calls` are the open host calls of
+    the response. `at` is the time of the closing transaction (ISO 8601, UTC), `seconds` what the step took.
+    """
+
+    state: Literal["answered", "calls", "paused", "failed", "cancelled", "refused", "stale"]
+    response: str = ""
+    server_calls: tuple[OpenCall, ...] = ()
+    host_calls: tuple[OpenCall, ...] = ()
+    handover: Literal["one", "all"] = "one"
+    usage: Usage = Usage()
+    model: str = ""
+    error: TurnError | None = None
+    at: str = ""
+    seconds: float = 0.0
+
+
+@activity.defn
+async def run_step(step: RunStep) -> StepDone:
+    """Runs one model request and commits what came of it. Repeatable: a step that was closed answers what it had answered."""
+    raise NotImplementedError

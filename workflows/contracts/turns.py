@@ -1,0 +1,89 @@
+"""Writes of a turn that need no model: results in the middle of a batch, endings that the workflow decides, repair, the head."""
+
+from typing import Any
+
+from temporalio import activity
+
+from workflows.model.base import Record
+from workflows.model.call import CallResult
+from workflows.model.session import SessionRef
+from workflows.model.state import Head
+from workflows.model.turn import TurnError, TurnRef
+
+
+class HandOver(Record):
+    """A host's result while other calls of its batch still wait: recorded, and the next call is shown. A turn without a model request."""
+
+    session: SessionRef
+    turn: TurnRef
+    result: CallResult
+    revision: int
+    host_context: dict[str, Any] | None = None
+
+
+class EndTurn(Record):
+    """Ends a turn from outside its step. Keeps what was streamed; calls without a result become `cancelled`."""
+
+    session: SessionRef
+    turn: TurnRef
+    step: int
+    error: TurnError
+    revision: int
+
+
+class TurnEnded(Record):
+    """`response` is the partial model message that was kept, as JSON text (empty: nothing was streamed)."""
+
+    response: str = ""
+    at: str = ""
+
+
+class RepairCalls(Record):
+    """Resolves the pending action and every open call as `unknown`."""
+
+    session: SessionRef
+    revision: int
+    at: str
+
+
+class CallsRepaired(Record):
+    """What a repair did. `changed` is False if there was nothing to repair."""
+
+    cleared_pending: str | None = None
+    repaired_calls: tuple[str, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """True if a row was touched."""
+        return bool(self.cleared_pending or self.repaired_calls)
+
+
+class LoadHead(Record):
+    """Which session to look for."""
+
+    tenant: str
+    session_id: str
+
+
+@activity.defn
+async def hand_over(step: HandOver) -> TurnEnded:
+    """Records a result in the middle of a batch and shows the next call, in one transaction."""
+    raise NotImplementedError
+
+
+@activity.defn
+async def end_turn(end: EndTurn) -> TurnEnded:
+    """Ends a turn that its step can't end. Repeatable: an ended turn stays as it is."""
+    raise NotImplementedError
+
+
+@activity.defn
+async def repair_calls(repair: RepairCalls) -> CallsRepaired:
+    """Resolves everything that is open, in one transaction."""
+    raise NotImplementedError
+
+
+@activity.defn
+async def load_head(which: LoadHead) -> Head:
+    """Where the rows say the session stands; an unborn head with the worker's default profile if there are none."""
+    raise NotImplementedError

@@ -1,0 +1,78 @@
+"""A turn, what it cost, and how it failed."""
+
+from typing import Literal
+
+from workflows.model.base import Record
+
+TurnKind = Literal["message", "continuation", "steering"]
+TurnState = Literal["running", "completed", "waiting", "failed", "cancelled"]
+ErrorType = Literal[
+    "rate_limit",
+    "provider_error",
+    "connection_error",
+    "timeout",
+    "provider_auth",
+    "provider_client_error",
+    "context_overflow",
+    "usage_limit",
+    "empty_response",
+    "cancelled",
+    "session_error",
+    "setup_error",
+    "internal",
+]
+
+RETRYABLE: frozenset[str] = frozenset(
+    ("rate_limit", "provider_error", "connection_error", "timeout", "provider_auth", "setup_error", "empty_response", "internal")
+)
+
+
+class TurnError(Record):
+    """How a turn failed. `retry_allowed` says whether running the failed step again makes sense."""
+
+    type: ErrorType
+    message: str
+    retry_allowed: bool = False
+
+    @classmethod
+    def of(cls, type: ErrorType, message: str) -> "TurnError":
+        """The error with the `retry_allowed` that its type implies."""
+        return cls(type=type, message=message, retry_allowed=type in RETRYABLE)
+
+
+class Usage(Record):
+    """Tokens, model requests, server and host tool calls, and cost in US dollars as a decimal string (None: not priced)."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    requests: int = 0
+    tool_calls: int = 0
+    cost_usd: str | None = None
+
+    @property
+    def total_tokens(self) -> int:
+        """Input plus output tokens."""
+        return self.input_tokens + self.output_tokens
+
+
+class TurnConfig(Record):
+    """What a message may ask of its turn. None means: as the profile and the settings say."""
+
+    model: str | None = None
+    max_steps: int | None = None
+    temperature: float | None = None
+    handover: Literal["one", "all"] | None = None
+    budget: dict[str, float] | None = None
+
+
+class TurnRef(Record):
+    """One attempt of one turn. `message_id` is the assistant message that it writes; `parent_id` what that message hangs under."""
+
+    turn_id: str
+    number: int
+    attempt: int = 1
+    kind: TurnKind = "message"
+    message_id: str
+    user_message_id: str | None = None
+    parent_id: str | None = None
+    accepted_at: str
