@@ -53,3 +53,29 @@ class Refusal(OutlastError):
 
 class SetupError(OutlastError):
     """The process can't start as it is configured. One line says why; the exit code is 1."""
+
+
+UnavailableCause = Literal["unreachable", "auth_refused", "database_missing", "behind", "privilege_missing"]
+
+
+class DatabaseUnavailableError(SetupError):
+    """Postgres can't be used at start. `cause` says why in one word (R1–R8)."""
+
+    def __init__(self, cause: UnavailableCause, message: str) -> None:
+        super().__init__(message)
+        self.cause: UnavailableCause = cause
+
+
+class MigrationError(SetupError):
+    """A migration failed and the schema is as it was before (R9)."""
+
+    cause: Literal["migration_failed"] = "migration_failed"
+
+
+class ServiceUnavailable(OutlastError):
+    """Postgres or Temporal was lost after the start. The next call tries again (R15)."""
+
+    def __init__(self, service: Literal["database", "temporal"], message: str, *, maybe_happened: bool = False) -> None:
+        super().__init__(message)
+        self.service: Literal["database", "temporal"] = service
+        self.maybe_happened = maybe_happened

@@ -1,0 +1,128 @@
+"""The one settings class. Every key is an environment variable `OUTLAST_…`, nested keys with `__`; docs/configuration.md lists them."""
+
+import difflib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from workflows.contracts.errors import SetupError
+
+PREFIX = "OUTLAST_"
+
+
+class _Group(BaseModel):
+    model_config = ConfigDict(extra="forbid", validate_default=True)
+
+
+class DatabaseSettings(_Group):
+    """Postgres."""
+
+    url: str = Field("", description="`postgresql://user:password@host:port/name`. A host that starts with `/` is a socket folder. Empty: the one that `outlast dev` started on the same data folder.")
+    required: bool = Field(True, description="Refuse to start while Postgres can't be used.")
+    migrate_on_start: bool = Field(False, description="Create the database if it is missing and bring its schema to head at start. For single-role set-ups.")
+    pool_size: int = Field(10, ge=2, le=200, description="Connections per process.")
+    timeout_seconds: float = Field(5.0, gt=0, description="How long a statement or a connection attempt may take before the database counts as unavailable.")
+
+
+class ApiSettings(_Group):
+    """The HTTP API."""
+
+    host: str = Field("127.0.0.1", description="Address to listen on.")
+    port: int = Field(8080, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    wait_seconds: float = Field(300.0, gt=0, description="How long `POST /api/chat` waits for its turn before it answers 202.")
+    sse_keepalive_seconds: float = Field(15.0, gt=0, description="How often an idle event stream carries a comment.")
+
+
+class AccessSettings(_Group):
+    """Who may call."""
+
+    mode: Literal["local"] = Field("local", description="`local`: everyone is principal `local` with role `admin` in tenant `default`; the API then listens on loopback only.")
+    origins: Annotated[list[str], NoDecode] = Field(default=[], description="Origins, comma-separated, whose pages may change state, beside the API's own.")
+
+    @field_validator("origins", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        return split_list(value)
+
+
+class DevSettings(_Group):
+    """`outlast dev`."""
+
+    temporal_port: int = Field(7233, ge=1, le=65535, description="Port of the Temporal dev server.")
+    temporal_ui_port: int = Field(8233, ge=1, le=65535, description="Port of the Temporal Web UI.")
+
+
+class TemporalSettings(_Group):
+    """Temporal. The connection itself is configured by Temporal's own `TEMPORAL_*` variables or TOML profile."""
+
+    inline_limit_bytes: int = Field(128 * 1024, ge=1024, description="Payloads over this go to Postgres, and Temporal's history keeps a reference.")
+
+
+class Settings(BaseSettings):
+    """Outlast's settings. Durations are in the unit that the key names and accept decimals."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__", extra="ignore", validate_default=True)
+
+    database: DatabaseSettings = Field(default_factory=DatabaseSettings)
+    api: ApiSettings = Field(default_factory=ApiSettings)
+    access: AccessSettings = Field(default_factory=AccessSettings)
+    dev: DevSettings = Field(default_factory=DevSettings)
+    temporal: TemporalSettings = Field(default_factory=TemporalSettings)
+    data_dir: Path = Field(Path(".outlast"), description="Where `outlast dev` keeps its state.")
+    task_queue: str = Field("outlast", min_length=1, description="Temporal task queue of workers and sessions.")
+    model: str = Field("demo", min_length=1, description="Model of profiles that name none: `demo` (scripted, offline) or a pydantic-ai model string such as `openai-chat:…`, with the provider's own variables.")
+    model_fallbacks: Annotated[list[str], NoDecode] = Field(default=[], description="Models, comma-separated, that a step tries in order once the main one has failed for good.")
+    max_steps: int = Field(10, ge=1, description="Model requests a turn may make.")
+    turn_timeout_seconds: float = Field(300.0, gt=0, description="Time a turn may take, waiting for a worker or for the host not counted.")
+    session_ttl_hours: float = Field(0.0, ge=0, description="Sessions expire this long after their last turn; 0 keeps them.")
+    profile: str = Field("default", min_length=1, description="Profile of sessions that name none.")
+    profiles: Annotated[list[str], NoDecode] = Field(default=[], description="Modules or `.py` files, comma-separated, that define further profiles.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
+    worker_shutdown_seconds: float = Field(10.0, ge=0, description="Grace that running steps and tools get when a worker is asked to stop.")
+
+    @field_validator("model_fallbacks", "profiles", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        return split_list(value)
+
+
+def split_list(value: Any) -> Any:
+    """Comma-separated text as a list; anything else unchanged."""
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return value
+
+
+def known_keys(model: type[BaseModel] = Settings, prefix: str = PREFIX) -> Iterator[tuple[str, Any]]:
+    """Every environment key with its pydantic field, groups first to last."""
+    for name, field in model.model_fields.items():
+        group = field.annotation
+        if isinstance(group, type) and issubclass(group, BaseModel):
+            yield from known_keys(group, f"{prefix}{name.upper()}__")
+        else:
+            yield f"{prefix}{name.upper()}", field
+
+
+def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
+    """The settings of this process.
+
+    Raises SetupError, in one line, for an unknown `OUTLAST_*` key (naming the nearest known one) or a value that doesn't fit.
+    """
+    known = {key for key, _ in known_keys()}
+    for key in os.environ if environ is None else environ:
+        if key.upper().startswith(PREFIX) and key.upper() not in known:
+            near = difflib.get_close_matches(key.upper(), known, n=1, cutoff=0.0)
+            raise SetupError(f"unknown setting {key}: did you mean {near[0]}? (docs/configuration.md lists them all)")
+    try:
+        return Settings(**overrides)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = PREFIX + "__".join(str(part).upper() for part in first["loc"])
+        raise SetupError(f"{key}: {first['msg']} (got {first['input']!r})") from error
+
+
+__all__ = ["PREFIX", "Settings", "known_keys", "load_settings", "split_list"]
