@@ -105,3 +105,11 @@ class RecordedRefusal(Record):
     code: str
     message: str
     at: str
+
+
+class SessionStart(Record):
+    """The argument of a session's workflow. `carried` is the state of the run before, as JSON text; empty at a first run."""
+
+    tenant: str
+    session_id: str
+    carried: str = ""
