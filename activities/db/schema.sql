@@ -155,8 +155,9 @@ create table steps (
   foreign key (session_uid, turn_id) references turns (session_uid, turn_id) on delete cascade
 );
 
--- Provider failures of a step that is not closed yet: how often for which model, and how much of the turn's time they took.
-create table step_failures (
+-- A step that is not closed yet: how often its provider failed for which model of the list, how much of the turn's time that took,
+-- and how many segments it has announced by durable events before its end.
+create table step_progress (
   session_uid uuid not null,
   turn_id text not null,
   attempt integer not null,
@@ -164,6 +165,7 @@ create table step_failures (
   model_index integer not null default 0,
   failures integer not null default 0,
   seconds double precision not null default 0,
+  announced integer not null default 0,
   primary key (session_uid, turn_id, attempt, step),
   foreign key (session_uid, turn_id) references turns (session_uid, turn_id) on delete cascade
 );

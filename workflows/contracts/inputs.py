@@ -10,11 +10,14 @@ from workflows.model.turn import TurnConfig
 class RowsSaid(Record):
     """What the rows showed before the workflow was asked. Ids younger than that are in the workflow's own state.
 
-    `session_uid` is the session that was looked at, None if there was none. `parent` says whether the named parent was found.
+    `session_uid` is the session that was looked at, None if there was none. `parent` says whether the named parent was found,
+    `turn` whether the named turn was. `ended_turn` is the session's newest turn if it has ended: what the workflow may not know yet.
     """
 
     session_uid: str | None = None
     parent: bool = False
+    turn: bool = False
+    ended_turn: str | None = None
 
 
 class Input(Record):

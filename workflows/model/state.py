@@ -62,13 +62,15 @@ class LastTurn(Record):
 class Head(Record):
     """Where a session stands. Carried through continue-as-new; a workflow that starts where rows exist loads it from them.
 
-    `revision` is the number of committed changes of tree, leaf and pending action. `default_profile` is the worker's.
+    `revision` is the number of committed changes of tree, leaf and pending action. `default_profile` is the worker's;
+    `indexed` says that the namespace knows Outlast's search attributes.
     """
 
     session_uid: str = ""
     owner: str | None = None
     binding: Binding = Binding()
     default_profile: str = ""
+    indexed: bool = False
     leaf_id: str | None = None
     revision: int = 0
     turn_number: int = 0
