@@ -21,11 +21,18 @@ class _Group(BaseModel):
 class DatabaseSettings(_Group):
     """Postgres."""
 
-    url: str = Field("", description="`postgresql://user:password@host:port/name`. A host that starts with `/` is a socket folder. Empty: the one that `outlast dev` started on the same data folder.")
+    url: str = Field(
+        "",
+        description="`postgresql://user:password@host:port/name`. A host that starts with `/` is a socket folder. Empty: the one that `outlast dev` started on the same data folder.",
+    )
     required: bool = Field(True, description="Refuse to start while Postgres can't be used.")
-    migrate_on_start: bool = Field(False, description="Create the database if it is missing and bring its schema to head at start. For single-role set-ups.")
+    migrate_on_start: bool = Field(
+        False, description="Create the database if it is missing and bring its schema to head at start. For single-role set-ups."
+    )
     pool_size: int = Field(10, ge=2, le=200, description="Connections per process.")
-    timeout_seconds: float = Field(5.0, gt=0, description="How long a statement or a connection attempt may take before the database counts as unavailable.")
+    timeout_seconds: float = Field(
+        5.0, gt=0, description="How long a statement or a connection attempt may take before the database counts as unavailable."
+    )
 
 
 class ApiSettings(_Group):
@@ -40,8 +47,13 @@ class ApiSettings(_Group):
 class AccessSettings(_Group):
     """Who may call."""
 
-    mode: Literal["local"] = Field("local", description="`local`: everyone is principal `local` with role `admin` in tenant `default`; the API then listens on loopback only.")
-    origins: Annotated[list[str], NoDecode] = Field(default=[], description="Origins, comma-separated, whose pages may change state, beside the API's own.")
+    mode: Literal["local"] = Field(
+        "local",
+        description="`local`: everyone is principal `local` with role `admin` in tenant `default`; the API then listens on loopback only.",
+    )
+    origins: Annotated[list[str], NoDecode] = Field(
+        default=[], description="Origins, comma-separated, whose pages may change state, beside the API's own."
+    )
 
     @field_validator("origins", mode="before")
     @classmethod
@@ -59,7 +71,9 @@ class DevSettings(_Group):
 class TemporalSettings(_Group):
     """Temporal. The connection itself is configured by Temporal's own `TEMPORAL_*` variables or TOML profile."""
 
-    inline_limit_bytes: int = Field(128 * 1024, ge=1024, description="Payloads over this go to Postgres, and Temporal's history keeps a reference.")
+    inline_limit_bytes: int = Field(
+        128 * 1024, ge=1024, description="Payloads over this go to Postgres, and Temporal's history keeps a reference."
+    )
 
 
 class Settings(BaseSettings):
@@ -74,13 +88,21 @@ class Settings(BaseSettings):
     temporal: TemporalSettings = Field(default_factory=TemporalSettings)
     data_dir: Path = Field(Path(".outlast"), description="Where `outlast dev` keeps its state.")
     task_queue: str = Field("outlast", min_length=1, description="Temporal task queue of workers and sessions.")
-    model: str = Field("demo", min_length=1, description="Model of profiles that name none: `demo` (scripted, offline) or a pydantic-ai model string such as `openai-chat:…`, with the provider's own variables.")
-    model_fallbacks: Annotated[list[str], NoDecode] = Field(default=[], description="Models, comma-separated, that a step tries in order once the main one has failed for good.")
+    model: str = Field(
+        "demo",
+        min_length=1,
+        description="Model of profiles that name none: `demo` (scripted, offline) or a pydantic-ai model string such as `openai-chat:…`, with the provider's own variables.",
+    )
+    model_fallbacks: Annotated[list[str], NoDecode] = Field(
+        default=[], description="Models, comma-separated, that a step tries in order once the main one has failed for good."
+    )
     max_steps: int = Field(10, ge=1, description="Model requests a turn may make.")
     turn_timeout_seconds: float = Field(300.0, gt=0, description="Time a turn may take, waiting for a worker or for the host not counted.")
     session_ttl_hours: float = Field(0.0, ge=0, description="Sessions expire this long after their last turn; 0 keeps them.")
     profile: str = Field("default", min_length=1, description="Profile of sessions that name none.")
-    profiles: Annotated[list[str], NoDecode] = Field(default=[], description="Modules or `.py` files, comma-separated, that define further profiles.")
+    profiles: Annotated[list[str], NoDecode] = Field(
+        default=[], description="Modules or `.py` files, comma-separated, that define further profiles."
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
     worker_shutdown_seconds: float = Field(10.0, ge=0, description="Grace that running steps and tools get when a worker is asked to stop.")
 

@@ -30,7 +30,8 @@ class SettleCall(RunTool):
 
 class ToolDone(Record):
     """What became of a call. `output` is JSON text, whole. `paused`: this was the last server result beside open host calls,
-    and the turn is over. `recorded` is False if the call was cancelled before it returned."""
+    and the turn is over. `recorded` is False if the call was cancelled before it returned.
+    """
 
     call_id: str
     output: str = ""

@@ -1,0 +1,1 @@
+"""Does: the I/O behind the contracts of the same names."""

@@ -1,0 +1,1 @@
+"""Postgres: connections, statements, migrations, and the reads that the api serves."""
