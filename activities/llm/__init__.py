@@ -1,0 +1,1 @@
+"""Everything that talks to a model: the library is touched nowhere else."""
