@@ -1,5 +1,6 @@
 """Everything that an author can get wrong, as one clear line that names the profile and the tool."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -37,7 +38,7 @@ def _problems(profile: Profile) -> Iterator[tuple[str, str]]:
             yield f"tool {name!r}", "two tools have this name"
 
 
-def _own_problems(profile: Profile) -> Iterator[str]:
+def _own_problems(profile: Any) -> Iterator[str]:
     if not isinstance(profile.name, str) or not _PROFILE_NAME.fullmatch(profile.name):
         yield "a profile's name is 1 to 64 of A-Z a-z 0-9 . _ -"
     if not isinstance(profile.instructions, str):
@@ -47,7 +48,7 @@ def _own_problems(profile: Profile) -> Iterator[str]:
     for name, value in (("tools", profile.tools), ("host_tools", profile.host_tools)):
         if not isinstance(value, list | tuple):
             yield f"{name} is a list"
-    if profile.max_steps is not None and not (_is_number(profile.max_steps) and profile.max_steps == int(profile.max_steps) >= 1):
+    if profile.max_steps is not None and not _is_count(profile.max_steps):
         yield "max_steps is a whole number from 1"
     if profile.memory not in ("off", "on"):
         yield "memory is 'off' or 'on'"
@@ -65,7 +66,7 @@ def _budget_problems(budget: Any) -> Iterator[str]:
     for key, value in budget.items():
         if key not in BUDGET_KEYS:
             yield f"budget has no {key!r}; it knows {', '.join(BUDGET_KEYS)}"
-        if not (_is_number(value) and value > 0):
+        if not _is_positive(value):
             yield f"budget {key!r} is a number above 0"
 
 
@@ -78,12 +79,12 @@ def _server_tool_problems(target: Any) -> Iterator[tuple[str, str]]:
     elif not isinstance(target, AbstractToolset) and (problem := function_problem(target)) is not None:
         yield what, problem
     for name in _names(target):
-        if not TOOL_NAME.fullmatch(name):
+        if not _is_tool_name(name):
             yield f"tool {name!r}", "a tool's name is 1 to 64 of A-Z a-z 0-9 _ -"
     options = options_of(target)
-    if not (_is_number(options.timeout_seconds) and options.timeout_seconds > 0):
+    if not _is_positive(options.timeout_seconds):
         yield what, f"timeout_seconds is a number above 0, not {options.timeout_seconds!r}"
-    if not isinstance(options.attempts, int) or options.attempts < 1:
+    if not _is_count(options.attempts):
         yield what, f"attempts is a whole number from 1, not {options.attempts!r}"
 
 
@@ -92,15 +93,15 @@ def _host_tool_problems(tool: Any) -> Iterator[tuple[str, str]]:
         yield f"host tool {getattr(tool, '__name__', tool)!r}", "is not a HostTool"
         return
     what = f"host tool {tool.name!r}"
-    if not isinstance(tool.name, str) or not TOOL_NAME.fullmatch(tool.name):
+    if not _is_tool_name(tool.name):
         yield what, "a tool's name is 1 to 64 of A-Z a-z 0-9 _ -"
-    if not isinstance(tool.description, str):
+    if not _is_text(tool.description):
         yield what, "its description is text"
     if (problem := schema_problem(tool.parameters)) is not None:
         yield what, problem
     for name in ("deadline_seconds", "remind_seconds"):
         seconds = getattr(tool, name)
-        if seconds is not None and not (_is_number(seconds) and seconds > 0):
+        if seconds is not None and not _is_positive(seconds):
             yield what, f"{name} is a number above 0 or None, not {seconds!r}"
 
 
@@ -117,5 +118,17 @@ def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else []
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_tool_name(value: Any) -> bool:
+    return isinstance(value, str) and TOOL_NAME.fullmatch(value) is not None
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
