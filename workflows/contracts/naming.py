@@ -12,10 +12,12 @@ def session_workflow_id(tenant: str, session_id: str) -> str:
     return f"session/{quote(tenant, safe='')}/{session_id}"
 
 
+TENANT = SearchAttributeKey.for_keyword("OutlastTenant")
+PRINCIPAL = SearchAttributeKey.for_keyword("OutlastPrincipal")
+STATUS = SearchAttributeKey.for_keyword("OutlastStatus")
+TURN = SearchAttributeKey.for_int("OutlastTurn")
+
 SEARCH_ATTRIBUTES: dict[str, SearchAttributeKey[str] | SearchAttributeKey[int]] = {
-    "OutlastTenant": SearchAttributeKey.for_keyword("OutlastTenant"),
-    "OutlastPrincipal": SearchAttributeKey.for_keyword("OutlastPrincipal"),
-    "OutlastStatus": SearchAttributeKey.for_keyword("OutlastStatus"),
-    "OutlastTurn": SearchAttributeKey.for_int("OutlastTurn"),
+    key.name: key for key in (TENANT, PRINCIPAL, STATUS, TURN)
 }
 """What an operator can query sessions by. Registered by `outlast dev` and `outlast migrate`."""

@@ -4,7 +4,9 @@ from datetime import timedelta
 
 from temporalio.common import RetryPolicy
 
-HEARTBEAT_SECONDS = 6.0
+from workflows.model.call import OpenCall
+
+HEARTBEAT = timedelta(seconds=6)
 """A worker that is silent for this long is dead (details.md, Timing: a turn goes on within 15 s)."""
 
 BEAT_EVERY_SECONDS = 0.5
@@ -18,6 +20,17 @@ UNTIL_DONE = RetryPolicy(initial_interval=timedelta(seconds=0.2), backoff_coeffi
 
 STEP = RetryPolicy(initial_interval=timedelta(seconds=0.2), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=5))
 """For model steps: the step counts its provider's failures itself and names the next delay (sessions.md, Failure inside a turn)."""
+
+WRITE = timedelta(seconds=60)
+"""One attempt of a write that needs no model."""
+
+
+def tool(call: OpenCall) -> RetryPolicy:
+    """A server tool runs again after its worker's death only if it is declared idempotent (sessions.md, Failure inside a turn)."""
+    return RetryPolicy(
+        initial_interval=timedelta(seconds=0.2), maximum_interval=timedelta(seconds=5), maximum_attempts=0 if call.idempotent else 1
+    )
+
 
 PROVIDER_ATTEMPTS = 4
 PROVIDER_FIRST_DELAY_SECONDS = 1.0

@@ -4,11 +4,13 @@ from typing import Any
 
 from temporalio import activity
 
+from workflows.contracts.inputs import RecordedRefusal
+from workflows.contracts.steps import Opening
 from workflows.model.base import Record
 from workflows.model.call import CallResult
 from workflows.model.session import SessionRef
 from workflows.model.state import Head
-from workflows.model.turn import TurnError, TurnRef
+from workflows.model.turn import TurnConfig, TurnError, TurnRef
 
 
 class HandOver(Record):
@@ -22,13 +24,19 @@ class HandOver(Record):
 
 
 class EndTurn(Record):
-    """Ends a turn from outside its step. Keeps what was streamed; calls without a result become `cancelled`."""
+    """Ends a turn from outside its step. Keeps what was streamed; calls without a result become `cancelled`.
+
+    `opening` is the turn's own, for the case that its first step never came to write it.
+    """
 
     session: SessionRef
     turn: TurnRef
     step: int
     error: TurnError
     revision: int
+    profile: str = ""
+    config: TurnConfig | None = None
+    opening: Opening | None = None
 
 
 class TurnEnded(Record):
@@ -58,6 +66,13 @@ class CallsRepaired(Record):
         return bool(self.cleared_pending or self.repaired_calls)
 
 
+class RecordRefusal(Record):
+    """A signal that was refused, to be announced as event `input.refused`."""
+
+    session: SessionRef
+    refusal: RecordedRefusal
+
+
 class LoadHead(Record):
     """Which session to look for."""
 
@@ -80,6 +95,12 @@ async def end_turn(end: EndTurn) -> TurnEnded:
 @activity.defn
 async def repair_calls(repair: RepairCalls) -> CallsRepaired:
     """Resolves everything that is open, in one transaction."""
+    raise NotImplementedError
+
+
+@activity.defn
+async def record_refusal(refused: RecordRefusal) -> None:
+    """Announces a refused signal to the session's readers."""
     raise NotImplementedError
 
 

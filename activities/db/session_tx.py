@@ -1,0 +1,169 @@
+"""One transaction on one session: its row is locked, events are collected, everything is announced when it commits."""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import asyncpg
+
+from activities.db.pool import Database
+from activities.db.queries import load_queries
+from workflows.contracts.json_text import json_text
+from workflows.model.session import SessionRef
+
+sql = load_queries()
+
+
+def moment(text: str) -> datetime:
+    """An ISO 8601 time with offset as a datetime."""
+    return datetime.fromisoformat(text)
+
+
+def now_text() -> str:
+    """The present, UTC, as ISO 8601. An activity reads it once and returns it, so that its rows can be derived again."""
+    return datetime.now(UTC).isoformat()
+
+
+class SessionGone(Exception):
+    """The session's row is not there (any more)."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """A durable event that waits for its commit."""
+
+    seq: int
+    turn_id: str | None
+    type: str
+    data: str
+    at: datetime
+
+
+@dataclass(frozen=True)
+class LivePiece:
+    """A stretch of one segment that was streamed since the last durable event."""
+
+    segment: int
+    kind: str
+    offset: int
+    text: str
+
+
+class SessionTx:
+    """The session as this transaction sees and leaves it. Every event raises `cursor`; `finish` writes them all at once."""
+
+    def __init__(self, conn: "asyncpg.pool.PoolConnectionProxy[Any] | asyncpg.Connection[Any]", row: asyncpg.Record) -> None:
+        self.conn = conn
+        self.uid = str(row["session_uid"])
+        self.session_id: str = row["session_id"]
+        self.tenant: str = row["tenant"]
+        self.owner: str | None = row["owner"]
+        self.profile: str = row["profile"]
+        self.subject: str | None = row["subject"]
+        self.active_leaf_id: str | None = row["active_leaf_id"]
+        self.revision: int = row["revision"]
+        self.turn_number: int = row["turn_number"]
+        self.message_count: int = row["message_count"]
+        self.cursor: int = row["cursor"]
+        self.updated_at: datetime = row["updated_at"]
+        self.turn_state: str | None = row["turn_state"]
+        self.turn_attempt: int | None = row["turn_attempt"]
+        self._streaming: bool = row["streaming"]
+        self._events: list[Event] = []
+        self._changed = False
+
+    def next_change(self) -> int:
+        """A new value of the session's counter, for a row that changes."""
+        self.cursor += 1
+        self._changed = True
+        return self.cursor
+
+    def change(self, at: datetime, **fields: Any) -> None:
+        """Sets fields of the session's row."""
+        for name, value in fields.items():
+            setattr(self, name, value)
+        self.updated_at = max(self.updated_at, at)
+        self._changed = True
+
+    async def announce(self, type: str, turn_id: str | None, at: datetime, data: dict[str, Any]) -> None:
+        """Adds a durable event. Text that is still live is fixed before it, so that readers see the order in which things were said."""
+        if self._streaming:
+            await self.fix_live_text(at, stored=False)
+        self._add(type, turn_id, at, json_text(data))
+
+    def _add(self, type: str, turn_id: str | None, at: datetime, data: str) -> None:
+        self._events.append(Event(self.next_change(), turn_id, type, data, at))
+
+    async def fix_live_text(self, at: datetime, *, stored: bool) -> list[LivePiece]:
+        """Turns live text into a `text` event. `stored`: its segments are written by this transaction, so characters are only pointed at."""
+        if not self._streaming:
+            return []
+        self._streaming = False
+        rows = [row async for row in sql.take_live_deltas(self.conn, session_uid=self.uid)]
+        pieces = joined(rows)
+        parts = [
+            {"segment": p.segment, "kind": p.kind, "offset": p.offset, "length": len(p.text)} | ({} if stored else {"text": p.text})
+            for p in pieces
+        ]
+        turn_id: str = rows[0]["turn_id"]
+        message_id = await self.conn.fetchval("select message_id from turns where session_uid = $1 and turn_id = $2", self.uid, turn_id)
+        self._add("text", turn_id, at, json_text({"message_id": message_id, "parts": parts}))
+        return pieces
+
+    async def finish(self) -> None:
+        """Writes the session's row and the collected events, and wakes readers at the commit."""
+        if not self._changed and not self._events:
+            return
+        await sql.store_session(
+            self.conn,
+            session_uid=self.uid,
+            active_leaf_id=self.active_leaf_id,
+            revision=self.revision,
+            turn_number=self.turn_number,
+            message_count=self.message_count,
+            cursor=self.cursor,
+            updated_at=self.updated_at,
+            subject=self.subject,
+            profile=self.profile,
+        )
+        if self._events:
+            await sql.append_events(
+                self.conn,
+                session_uid=self.uid,
+                seqs=[event.seq for event in self._events],
+                turn_ids=[event.turn_id for event in self._events],
+                types=[event.type for event in self._events],
+                datas=[event.data for event in self._events],
+                ats=[event.at for event in self._events],
+                note=json.dumps({"s": self.uid, "e": self.cursor}),
+            )
+
+
+def joined(rows: Sequence[asyncpg.Record]) -> list[LivePiece]:
+    """Adjacent pieces of a segment as one."""
+    pieces: list[LivePiece] = []
+    for row in rows:
+        last = pieces[-1] if pieces else None
+        if last and last.segment == row["segment"] and last.offset + len(last.text) == row["start_offset"]:
+            pieces[-1] = LivePiece(last.segment, last.kind, last.offset, last.text + row["text"])
+        else:
+            pieces.append(LivePiece(row["segment"], row["kind"], row["start_offset"], row["text"]))
+    return pieces
+
+
+@asynccontextmanager
+async def session_tx(db: Database, session: SessionRef, turn_id: str | None = None) -> AsyncIterator[SessionTx]:
+    """Locks the session for one transaction.
+
+    Raises SessionGone if there is no such session, ServiceUnavailable if Postgres is not there.
+    """
+    async with db.transaction() as conn:
+        row = await sql.lock_session(conn, session_uid=session.session_uid, turn_id=turn_id)
+        if row is None:
+            raise SessionGone(session.session_uid)
+        tx = SessionTx(conn, row)
+        yield tx
+        await tx.finish()

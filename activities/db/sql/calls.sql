@@ -1,0 +1,59 @@
+-- name: insert_calls(session_uid, message_id, turn_id, attempt, step, at, call_ids, segments, positions, tool_names, categories, arguments, digests, options, deadlines)!
+-- The calls of a response, open.
+insert into calls (session_uid, call_id, message_id, segment, turn_id, attempt, step, position, tool_name, category, arguments,
+  arguments_digest, options, state, requested_at, deadline_at)
+select :session_uid::uuid, c.call_id, :message_id, c.segment, :turn_id, :attempt, :step, c.position, c.tool_name, c.category,
+  c.arguments::json, c.digest, c.options::json, 'open', :at, c.deadline
+from unnest(:call_ids::text[], :segments::integer[], :positions::integer[], :tool_names::text[], :categories::text[], :arguments::text[],
+  :digests::text[], :options::text[], :deadlines::timestamptz[])
+  as c (call_id, segment, position, tool_name, category, arguments, digest, options, deadline);
+
+-- name: call_ids_taken(session_uid, call_ids)
+-- Which call ids the session knows already: a provider may repeat itself.
+select call_id from calls where session_uid = :session_uid and call_id = any(:call_ids::text[]);
+
+-- name: record_call(session_uid, call_id, outcome, status, output, model_text, duration_ms, at)^
+-- A call gets its result, once. No row: it has one.
+update calls set state = 'recorded', outcome = :outcome, status = :status, output = :output::json, model_text = :model_text,
+  duration_ms = :duration_ms, recorded_at = greatest(:at, requested_at)
+where session_uid = :session_uid and call_id = :call_id and state = 'open'
+returning call_id, message_id, turn_id, attempt, step, tool_name, category, duration_ms, requested_at;
+
+-- name: find_call(session_uid, call_id)^
+-- One call.
+select call_id, message_id, turn_id, attempt, step, position, tool_name, category, arguments, arguments_digest, state, outcome, status,
+  output, model_text, requested_at, recorded_at
+from calls where session_uid = :session_uid and call_id = :call_id;
+
+-- name: open_calls(session_uid)
+-- Every call without a result, in order.
+select call_id, message_id, turn_id, attempt, step, tool_name, category, requested_at
+from calls where session_uid = :session_uid and state = 'open' order by requested_at, step, segment, position;
+
+-- name: calls_of_step(session_uid, message_id, turn_id, attempt, step)
+-- The calls of one response, in the model's order.
+select call_id, tool_name, category, arguments, arguments_digest, options, state, outcome, status, output, model_text, recorded_at, deadline_at
+from calls
+where session_uid = :session_uid and message_id = :message_id and turn_id = :turn_id and attempt = :attempt and step = :step
+order by segment, position;
+
+-- name: retried_calls(session_uid, turn_id)
+-- How often each tool's arguments went back to the model in a turn.
+select tool_name, count(*)::integer as times from calls
+where session_uid = :session_uid and turn_id = :turn_id and outcome = 'retried' group by tool_name;
+
+-- name: open_batch(session_uid, message_id, turn_id, step, handover, at)!
+-- The host calls of a response begin to wait. The unique index refuses a second open batch.
+insert into host_batches (session_uid, message_id, turn_id, step, handover, state, opened_at)
+values (:session_uid, :message_id, :turn_id, :step, :handover, 'open', :at);
+
+-- name: close_batches(session_uid)
+-- No host action is pending any more.
+update host_batches set state = 'closed' where session_uid = :session_uid and state = 'open'
+returning message_id, turn_id, step;
+
+-- name: current_batch(session_uid)^
+-- The open batch.
+select b.message_id, b.turn_id, b.step, b.handover, t.number, t.attempt, t.kind, t.user_message_id, t.profile, t.config, t.accepted_at
+from host_batches b join turns t on t.session_uid = b.session_uid and t.turn_id = b.turn_id
+where b.session_uid = :session_uid and b.state = 'open';

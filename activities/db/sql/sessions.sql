@@ -1,0 +1,71 @@
+-- name: insert_session(session_uid, tenant, session_id, owner, profile, subject, created_at)!
+-- The session's row, made by its first accepted input. Twice is once.
+insert into sessions (session_uid, tenant, session_id, owner, profile, subject, created_at, updated_at)
+values (:session_uid, :tenant, :session_id, :owner, :profile, :subject, :created_at, :created_at)
+on conflict do nothing;
+
+-- name: lock_session(session_uid, turn_id)^
+-- The session's row, locked, with what a writer wants to know first: the state of its turn and whether text is being streamed.
+select
+  s.session_uid, s.tenant, s.session_id, s.owner, s.profile, s.subject, s.active_leaf_id, s.revision, s.turn_number,
+  s.message_count, s.cursor, s.updated_at,
+  t.state as turn_state, t.attempt as turn_attempt,
+  exists (select from live_deltas d where d.session_uid = s.session_uid) as streaming
+from sessions s
+left join turns t on t.session_uid = s.session_uid and t.turn_id = :turn_id
+where s.session_uid = :session_uid
+for update of s;
+
+-- name: store_session(session_uid, active_leaf_id, revision, turn_number, message_count, cursor, updated_at, subject, profile)!
+-- Where the session stands after a transaction.
+update sessions set
+  active_leaf_id = :active_leaf_id, revision = greatest(revision, :revision), turn_number = greatest(turn_number, :turn_number),
+  message_count = :message_count, cursor = :cursor, updated_at = greatest(updated_at, :updated_at), subject = :subject, profile = :profile
+where session_uid = :session_uid;
+
+-- name: store_host_context(session_uid, host_context, at)!
+-- The last host context, reused when a later message carries none.
+update sessions set host_context = :host_context, host_context_at = :at where session_uid = :session_uid;
+
+-- name: last_host_context(session_uid)^
+-- The last host context and when it was captured.
+select host_context, host_context_at from sessions where session_uid = :session_uid;
+
+-- name: append_events(session_uid, seqs, turn_ids, types, datas, ats, note)$
+-- Durable events in their order, and the note that wakes readers when the transaction commits.
+with appended as (
+  insert into events (session_uid, seq, turn_id, type, data, at)
+  select :session_uid::uuid, e.seq, e.turn_id, e.type, e.data::json, e.at
+  from unnest(:seqs::bigint[], :turn_ids::text[], :types::text[], :datas::text[], :ats::timestamptz[]) as e (seq, turn_id, type, data, at)
+)
+select pg_notify('outlast', :note);
+
+-- name: take_live_deltas(session_uid)
+-- The text that was streamed since the last durable event, in order; the rows go.
+with taken as (
+  delete from live_deltas where session_uid = :session_uid
+  returning after_seq, position, turn_id, segment, start_offset, kind, text
+)
+select * from taken order by after_seq, position;
+
+-- name: stream_delta(session_uid, expected_seq, position, turn_id, segment, start_offset, kind, text)^
+-- One piece of live text behind the newest durable event. If that is not the expected one, positions count from it anew.
+with s as (
+  select cursor from sessions where session_uid = :session_uid for update
+), piece as (
+  insert into live_deltas (session_uid, after_seq, position, turn_id, segment, start_offset, kind, text)
+  select :session_uid::uuid, s.cursor, case when s.cursor = :expected_seq then :position::integer else 0 end,
+    :turn_id, :segment, :start_offset, :kind, :text
+  from s
+  returning after_seq, position
+)
+select after_seq, position from piece;
+
+-- name: notify(note)$
+-- Wakes the readers of a session.
+select pg_notify('outlast', :note);
+
+-- name: find_head(tenant, session_id)^
+-- A session by its alias, for a workflow that starts where rows exist.
+select session_uid, owner, profile, subject, active_leaf_id, revision, turn_number
+from sessions where tenant = :tenant and session_id = :session_id;

@@ -1,0 +1,53 @@
+-- name: insert_turn(session_uid, turn_id, number, kind, message_id, user_message_id, profile, config, accepted_at)!
+-- A turn begins. The unique index refuses a second live one.
+insert into turns (session_uid, turn_id, number, attempt, kind, state, message_id, user_message_id, profile, config, accepted_at, started_at)
+values (:session_uid, :turn_id, :number, 1, :kind, 'running', :message_id, :user_message_id, :profile, :config::json, :accepted_at, :accepted_at);
+
+-- name: restart_turn(session_uid, turn_id, attempt, accepted_at)!
+-- Another attempt of a turn that failed.
+update turns set attempt = :attempt, state = 'running', error = null, final = null, ended_at = null, started_at = :accepted_at
+where session_uid = :session_uid and turn_id = :turn_id and attempt < :attempt and state = 'failed';
+
+-- name: extend_turn(session_uid, turn_id, content, model, usage, first_text_at, steps)^
+-- A step's part in its turn.
+update turns set content = content || :content, model = coalesce(:model, model), usage = :usage::json,
+  first_text_at = coalesce(first_text_at, :first_text_at), steps = greatest(steps, :steps)
+where session_uid = :session_uid and turn_id = :turn_id
+returning number, attempt, kind, message_id, user_message_id, content, model, usage;
+
+-- name: turn_so_far(session_uid, turn_id)^
+-- A turn as it stands.
+select number, attempt, kind, state, message_id, user_message_id, profile, content, model, usage, steps
+from turns where session_uid = :session_uid and turn_id = :turn_id;
+
+-- name: rewind_turn_content(session_uid, turn_id)!
+-- A turn's plain text from the segments that are left.
+update turns t set content = coalesce((
+  select string_agg(text, '' order by position) from segments s
+  where s.session_uid = t.session_uid and s.message_id = t.message_id and s.turn_id = t.turn_id and s.kind = 'text'), '')
+where t.session_uid = :session_uid and t.turn_id = :turn_id;
+
+-- name: finish_turn(session_uid, turn_id, state, error, final, at)!
+-- A turn ends, once an attempt.
+update turns set state = :state, error = :error::json, final = :final::json, ended_at = greatest(:at, started_at)
+where session_uid = :session_uid and turn_id = :turn_id and state = 'running';
+
+-- name: live_turn(session_uid)^
+-- The turn that the rows show as running.
+select turn_id, attempt, number, kind, message_id, user_message_id, accepted_at from turns
+where session_uid = :session_uid and state = 'running';
+
+-- name: newest_turn(session_uid)^
+-- The turn with the highest number.
+select turn_id, number, attempt, kind, state, message_id, user_message_id, profile, config, accepted_at, error, steps
+from turns where session_uid = :session_uid order by number desc limit 1;
+
+-- name: note_usage(session_uid, turn_id, attempt, step, tenant, principal, model, input_tokens, output_tokens, cost_usd, at)!
+-- What a model request cost, kept apart from the session.
+insert into usage_ledger (session_uid, turn_id, attempt, step, tenant, principal, model, input_tokens, output_tokens, cost_usd, at)
+values (:session_uid, :turn_id, :attempt, :step, :tenant, :principal, :model, :input_tokens, :output_tokens, :cost_usd, :at)
+on conflict do nothing;
+
+-- name: keep_prompt(sha256, text, at)!
+-- The stable part of a system prompt, once.
+insert into prompt_snapshots (sha256, text, created_at) values (:sha256, :text, :at) on conflict do nothing;

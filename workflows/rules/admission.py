@@ -1,0 +1,106 @@
+"""Which inputs fit a session's state, and the one refusal for each that does not (sessions.md)."""
+
+from workflows.contracts.errors import Refusal
+from workflows.contracts.inputs import ContinuationInput, Input, MessageInput, RetryInput
+from workflows.model.state import Head, LastTurn
+from workflows.rules.state import SessionState
+
+STATUS_OF_OUTCOME = {"success": "completed", "failed": "failed", "denied": "denied"}
+
+
+def check_owner(head: Head, asked: Input) -> None:
+    """Refuses who may not see the session exactly as if there were none (R38)."""
+    if not head.born or not (asked.caller.is_admin or head.owner == asked.principal):
+        raise Refusal("not_found", "there is no such session")
+
+
+def check_revision(head: Head, asked: Input) -> None:
+    """Refuses a write that was prepared for another state of the session (S39)."""
+    if asked.expected_revision is not None and asked.expected_revision != head.revision:
+        raise Refusal(
+            "conversation_conflict",
+            f"the session is at revision {head.revision}, not {asked.expected_revision}; read it again and decide anew",
+            revision=head.revision,
+        )
+
+
+def check_binding(head: Head, message: MessageInput) -> None:
+    """Refuses another profile or subject than the session is bound to (R52, R53)."""
+    binding = head.binding
+    if binding.subject is None or not head.born:
+        return
+    if message.profile and message.profile != binding.profile:
+        raise Refusal("binding_conflict", f"the session is bound to profile {binding.profile!r}")
+    if message.subject and message.subject != binding.subject:
+        raise Refusal("binding_conflict", "the session is bound to another subject")
+
+
+def check_parent(state: SessionState, message: MessageInput) -> None:
+    """Refuses a parent that neither the rows nor the recent past know (R62). A signal's parent is judged by the opening transaction."""
+    parent = message.parent_id
+    if parent is None or message.rows is None or parent == state.head.leaf_id:
+        return
+    found_in_rows = message.rows.parent and message.rows.session_uid == state.head.session_uid
+    recent = parent in state.recent or any(parent == known.message_id for known in state.recent.values())
+    if not found_in_rows and not recent:
+        raise Refusal("unknown_parent", f"there is no message {parent!r} in this session", parent_id=parent)
+
+
+def check_busy(head: Head, message: MessageInput, live: bool) -> None:
+    """Refuses a message that does not want to disturb."""
+    if message.when_busy == "reject" and (live or head.batch):
+        raise Refusal("busy", "a turn is running" if live else "a host action is pending")
+
+
+def check_new_ids(state: SessionState, message: MessageInput) -> None:
+    """Refuses an id that names something else in this session already (R63)."""
+    taken = {known.message_id for known in state.recent.values()}
+    if message.id in taken or message.id == message.parent_id:
+        raise Refusal("duplicate_id", f"{message.id!r} is the id of another message of this session")
+    if message.turn_id and any(known.turn_id == message.turn_id for known in state.recent.values()):
+        raise Refusal("duplicate_id", f"{message.turn_id!r} is the id of another turn of this session")
+
+
+def already_recorded(call_id: str, status: str) -> Refusal:
+    """The refusal of a second result (R114); says in words and in `recorded_status` what the first one was."""
+    return Refusal(
+        "already_recorded",
+        f"the result of call {call_id!r} is recorded already, with status {status}; it is not changed",
+        recorded_status=status,
+        tool_call_id=call_id,
+    )
+
+
+def check_not_recorded(state: SessionState, continuation: ContinuationInput) -> None:
+    """Refuses a result for a call that has one."""
+    if status := state.recorded.get(continuation.tool_call_id):
+        raise already_recorded(continuation.tool_call_id, status)
+
+
+def check_pending(head: Head, continuation: ContinuationInput) -> None:
+    """Refuses a result that nobody waits for (R120) or that is not the pending call's."""
+    batch = head.batch
+    if batch is None or batch.pending is None:
+        raise Refusal("not_pending", "no host action is pending in this session")
+    open_ids = [call.call_id for call in batch.open]
+    wanted = open_ids if batch.handover == "all" else open_ids[:1]
+    if continuation.tool_call_id not in wanted:
+        raise Refusal(
+            "call_mismatch",
+            f"the pending call is {open_ids[0]!r}, not {continuation.tool_call_id!r}",
+            pending_call_id=open_ids[0],
+        )
+
+
+def retryable(head: Head, retry: RetryInput) -> LastTurn:
+    """The turn that a retry may run again; refuses any other."""
+    last = head.last_turn
+    if last is None or last.turn.turn_id != retry.turn_id:
+        if retry.rows is None or retry.rows.turn:
+            raise Refusal("not_retryable", "only the session's last turn can be retried")
+        raise Refusal("not_found", f"there is no turn {retry.turn_id!r} in this session")
+    if last.error is None:
+        raise Refusal("not_retryable", "the turn did not fail")
+    if not last.error.retry_allowed:
+        raise Refusal("not_retryable", f"a turn that ended with {last.error.type} can't be retried; send a new message")
+    return last

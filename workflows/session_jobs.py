@@ -1,0 +1,210 @@
+"""What a session does, one thing after the other: turns, repairs, and the announcement of refused signals."""
+
+from typing import Any
+
+from temporalio import workflow
+
+from workflows.contracts import policies
+from workflows.contracts.inputs import RecordedRefusal, RepairReceipt, SessionStart
+from workflows.contracts.naming import PRINCIPAL, STATUS, TENANT, TURN
+from workflows.contracts.steps import Birth
+from workflows.contracts.turns import RecordRefusal, RepairCalls, record_refusal, repair_calls
+from workflows.model.session import SessionRef
+from workflows.model.state import Batch, Head, LastTurn
+from workflows.model.turn import TurnError
+from workflows.rules.state import KEPT_REFUSALS, Job, QueuedRefusal, QueuedRepair, QueuedTurn, SessionState, remember, status_of
+from workflows.turn import LiveTurn, TurnOutcome
+
+
+class SessionJobs:
+    """Holds the state and works off the queue. At most one turn is live."""
+
+    def __init__(self, start: SessionStart) -> None:
+        self.state = SessionState.model_validate_json(start.carried) if start.carried else SessionState()
+        self.roll_asked = False
+        self._start = start
+        self._live: LiveTurn | None = None
+        self._repairs: dict[str, RepairReceipt] = {}
+        self._created_at: str | None = None
+
+    def carried(self) -> SessionStart:
+        """The argument of the next run."""
+        return SessionStart(
+            tenant=self._start.tenant, session_id=self._start.session_id, carried=self.state.model_dump_json(exclude_defaults=True)
+        )
+
+    def change(self, **fields: Any) -> None:
+        """Replaces fields of the state."""
+        self.state = self.state.model_copy(update=fields)
+
+    def set_head(self, **fields: Any) -> None:
+        """Replaces fields of the head."""
+        if "session_uid" in fields:
+            self._created_at = workflow.now().isoformat()
+        self.change(head=self.state.head.model_copy(update=fields))
+
+    def adopt(self, head: Head) -> None:
+        """Takes the head that the rows show."""
+        self.change(head=head)
+
+    def enqueue(self, job: Job) -> None:
+        """Puts a job behind the others."""
+        self.change(queue=(*self.state.queue, job))
+
+    def note_refusal(self, refusal: RecordedRefusal) -> None:
+        """Keeps a refused signal for the query."""
+        self.change(refusals=(*self.state.refusals, refusal)[-KEPT_REFUSALS:])
+
+    @property
+    def busy_turn(self) -> str | None:
+        """The turn that runs, or the first that waits to run."""
+        if self._live:
+            return self._live.turn.turn_id
+        return next((job.turn.turn_id for job in self.state.queue if isinstance(job, QueuedTurn)), None)
+
+    @property
+    def busy(self) -> bool:
+        """True while a turn runs or waits to run."""
+        return self.busy_turn is not None
+
+    def knows_turn(self, turn_id: str) -> bool:
+        """True if the turn is of the recent past."""
+        last = self.state.head.last_turn
+        return bool(last and last.turn.turn_id == turn_id) or any(known.turn_id == turn_id for known in self.state.recent.values())
+
+    def interrupt(self) -> None:
+        """A message comes: the live turn ends, and messages that wait are recorded as cancelled, in their order."""
+        if self._live:
+            self._live.cancel()
+        self.change(
+            queue=tuple(
+                job.model_copy(update={"cancelled": True}) if isinstance(job, QueuedTurn) and not job.polite else job
+                for job in self.state.queue
+            )
+        )
+
+    def cancel_turn(self, turn_id: str) -> bool | None:
+        """Cancels the named live or waiting turn. False: it was asked before. None: no such turn runs or waits."""
+        if self._live and self._live.turn.turn_id == turn_id:
+            return self._live.cancel()
+        for job in self.state.queue:
+            if isinstance(job, QueuedTurn) and job.turn.turn_id == turn_id:
+                cancelled = job.model_copy(update={"cancelled": True})
+                self.change(queue=tuple(cancelled if other is job else other for other in self.state.queue))
+                return not job.cancelled
+        return None
+
+    async def repaired(self, ticket: str) -> RepairReceipt:
+        """The answer of a queued repair, once it was made."""
+        await workflow.wait_condition(lambda: ticket in self._repairs)
+        return self._repairs.pop(ticket)
+
+    async def take_next(self) -> None:
+        """Works off the first job of the queue. Whatever goes wrong in it, the session goes on."""
+        job, rest = self.state.queue[0], self.state.queue[1:]
+        self.change(queue=rest)
+        if isinstance(job, QueuedTurn):
+            await self._run_turn(job)
+        elif isinstance(job, QueuedRepair):
+            await self._repair(job)
+        else:
+            await self._announce(job)
+
+    @property
+    def _ref(self) -> SessionRef:
+        return SessionRef(tenant=self._start.tenant, session_id=self._start.session_id, session_uid=self.state.head.session_uid)
+
+    async def _run_turn(self, job: QueuedTurn) -> None:
+        head = self.state.head
+        first_attempt = job.turn.attempt == 1
+        number = head.turn_number + 1 if first_attempt else job.turn.number
+        parent = job.turn.parent_id
+        if job.message:
+            job = job.model_copy(update={"message": job.message.model_copy(update={"parent_id": job.message.parent_id or head.leaf_id})})
+            parent = job.message.id if job.message else None
+        job = job.model_copy(update={"turn": job.turn.model_copy(update={"number": number, "parent_id": parent})})
+        revision = head.revision + (2 if job.message or (job.result and job.runs_model) else 1)
+        supersede = bool(job.message and head.batch)
+        live = self._live = LiveTurn(self._ref, job, revision, self._birth(), supersede)
+        workflow.set_current_details(f"turn {number}: running")
+        try:
+            outcome = await live.run()
+        except Exception as error:
+            workflow.logger.exception("a turn failed unexpectedly")
+            failed = TurnError.of("internal", f"{type(error).__name__} in the turn")
+            outcome = await live.end(failed)
+        finally:
+            self._live = None
+        self._settle(job, outcome, revision)
+
+    def _birth(self) -> Birth | None:
+        head = self.state.head
+        if head.turn_number:
+            return None
+        created_at = self._created_at or workflow.now().isoformat()
+        return Birth(owner=head.owner, profile=head.binding.profile, subject=head.binding.subject, created_at=created_at)
+
+    def _settle(self, job: QueuedTurn, outcome: TurnOutcome, revision: int) -> None:
+        """The head after a turn."""
+        if outcome.state == "refused":
+            return
+        head = self.state.head
+        last = LastTurn(turn=job.turn, next_step=outcome.next_step, error=outcome.error, profile=job.profile, config=job.config)
+        batch = head.batch
+        if job.message:
+            for call in batch.open if batch else ():
+                self.change(recorded=remember(self.state.recorded, call.call_id, "superseded"))
+            batch = None
+        if outcome.state == "paused":
+            batch = Batch(
+                message_id=job.turn.message_id,
+                turn=job.turn,
+                step=outcome.next_step,
+                calls=outcome.host_calls,
+                handover="all" if outcome.handover == "all" else "one",
+                profile=job.profile,
+                config=job.config,
+            )
+        self.set_head(leaf_id=job.turn.message_id, revision=revision, turn_number=job.turn.number, batch=batch, last_turn=last)
+        self._show()
+
+    def _show(self) -> None:
+        """What an operator sees: search attributes and current details."""
+        head = self.state.head
+        status = status_of(head, False)
+        waiting = f", waiting for {head.batch.pending.tool_name}" if head.batch and head.batch.pending else ""
+        error = f", last error {head.last_turn.error.type}" if head.last_turn and head.last_turn.error else ""
+        workflow.set_current_details(f"turn {head.turn_number}: {status}{waiting}{error}")
+        if head.indexed:
+            workflow.upsert_search_attributes(
+                [
+                    TENANT.value_set(self._start.tenant),
+                    PRINCIPAL.value_set(head.owner or ""),
+                    STATUS.value_set(status),
+                    TURN.value_set(head.turn_number),
+                ]
+            )
+
+    async def _repair(self, job: QueuedRepair) -> None:
+        head = self.state.head
+        repaired = await workflow.execute_activity(
+            repair_calls,
+            RepairCalls(session=self._ref, revision=head.revision + 1, at=workflow.now().isoformat()),
+            start_to_close_timeout=policies.WRITE,
+            retry_policy=policies.UNTIL_DONE,
+            summary="repair",
+        )
+        for call_id in repaired.repaired_calls:
+            self.change(recorded=remember(self.state.recorded, call_id, "unknown"))
+        self.set_head(batch=None, revision=head.revision + (1 if repaired.changed else 0))
+        self._repairs[job.ticket] = RepairReceipt(cleared_pending=repaired.cleared_pending, repaired_calls=repaired.repaired_calls)
+        self._show()
+
+    async def _announce(self, job: QueuedRefusal) -> None:
+        await workflow.execute_activity(
+            record_refusal,
+            RecordRefusal(session=self._ref, refusal=job.refusal),
+            start_to_close_timeout=policies.WRITE,
+            retry_policy=policies.UNTIL_DONE,
+            summary=f"refused {job.refusal.what}",
+        )

@@ -1,0 +1,210 @@
+"""One turn: model steps and server tools in order, until the model answers, asks the host, fails or is cancelled."""
+
+import asyncio
+from typing import TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, is_cancelled_exception
+
+from workflows.contracts import policies
+from workflows.contracts.steps import Birth, Opening, RunStep, StepDone, run_step
+from workflows.contracts.tools import RunTool, SettleCall, ToolDone, run_tool, settle_call
+from workflows.contracts.turns import EndTurn, HandOver, TurnEnded, end_turn, hand_over
+from workflows.model.base import Record
+from workflows.model.call import OpenCall
+from workflows.model.session import SessionRef
+from workflows.model.turn import TurnError, TurnRef
+from workflows.rules.state import QueuedTurn
+
+Done = TypeVar("Done", StepDone, ToolDone)
+
+
+class TurnOutcome(Record):
+    """How a turn ended. `host_calls` are open if it `paused`. `next_step` is the step that a retry runs."""
+
+    turn: TurnRef
+    state: str
+    next_step: int = 1
+    host_calls: tuple[OpenCall, ...] = ()
+    handover: str = "one"
+    error: TurnError | None = None
+
+
+class LiveTurn:
+    """Runs one turn. `cancel` may be called at any moment; `run` then ends with what there was."""
+
+    def __init__(self, session: SessionRef, job: QueuedTurn, revision: int, birth: Birth | None, supersede: bool) -> None:
+        self.turn = job.turn
+        self.cancelled = job.cancelled
+        self._session = session
+        self._job = job
+        self._revision = revision
+        self._birth = birth
+        self._supersede = supersede
+        self._step = job.first_step
+        self._spent = 0.0
+        self._under_way: set[workflow.ActivityHandle[object]] = set()
+
+    def cancel(self) -> bool:
+        """Asks the turn to end. False if it was asked before."""
+        if self.cancelled:
+            return False
+        self.cancelled = True
+        for handle in self._under_way:
+            handle.cancel()
+        return True
+
+    async def run(self) -> TurnOutcome:
+        """The turn from its opening to its end."""
+        if not self._job.runs_model:
+            return await self._hand_over()
+        opening: Opening | None = self._opening()
+        while True:
+            done = await self._model_step(opening)
+            if done is None:
+                return await self.end(self._ending_error())
+            self._spent += done.seconds
+            if done.state != "calls":
+                return self._outcome(done)
+            if await self._server_tools(done):
+                return self._outcome(done, state="paused")
+            opening, self._step = None, self._step + 1
+            if self.cancelled:
+                return await self.end(CANCELLED)
+
+    def _opening(self) -> Opening:
+        job = self._job
+        return Opening(
+            revision=self._revision - 1,
+            birth=self._birth,
+            message=job.message,
+            result=job.result,
+            host_context=job.host_context,
+            supersede=self._supersede,
+            retry=job.turn.attempt > 1,
+        )
+
+    async def _model_step(self, opening: Opening | None) -> StepDone | None:
+        step = RunStep(
+            session=self._session,
+            turn=self.turn,
+            step=self._step,
+            revision=self._revision,
+            profile=self._job.profile,
+            config=self._job.config,
+            opening=opening,
+            spent_seconds=self._spent,
+            cancelled=self.cancelled,
+        )
+        return await self._finish(
+            workflow.start_activity(
+                run_step,
+                step,
+                start_to_close_timeout=policies.ACTIVITY_LIFETIME,
+                heartbeat_timeout=policies.HEARTBEAT,
+                retry_policy=policies.STEP,
+                cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+                summary=f"step {self._step}",
+            )
+        )
+
+    async def _finish(self, handle: "workflow.ActivityHandle[Done]") -> Done | None:
+        """The activity's result; None if it was cancelled or failed without one."""
+        self._under_way.add(handle)
+        try:
+            return await handle
+        except (ActivityError, asyncio.CancelledError) as error:
+            if not self.cancelled and is_cancelled_exception(error):
+                raise
+            workflow.logger.warning("turn %s: an activity ended without a result: %s", self.turn.turn_id, error)
+            return None
+        finally:
+            self._under_way.discard(handle)
+
+    async def _server_tools(self, done: StepDone) -> bool:
+        """Runs the step's server calls side by side. True if the last of them handed the turn over to the host."""
+        results = await asyncio.gather(*(self._server_tool(call) for call in done.server_calls))
+        self._spent += max((result.seconds for result in results if result), default=0.0)
+        return any(result.paused for result in results if result)
+
+    async def _server_tool(self, call: OpenCall) -> ToolDone | None:
+        if self.cancelled:
+            return None
+        run = RunTool(session=self._session, turn=self.turn, step=self._step, call=call, profile=self._job.profile, revision=self._revision)
+        result = await self._finish(
+            workflow.start_activity(
+                run_tool,
+                run,
+                start_to_close_timeout=policies.ACTIVITY_LIFETIME,
+                heartbeat_timeout=policies.HEARTBEAT,
+                retry_policy=policies.tool(call),
+                cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+                summary=call.tool_name,
+            )
+        )
+        if result is None and not self.cancelled:
+            return await self._settle(run)
+        return result
+
+    async def _settle(self, run: RunTool) -> ToolDone:
+        reason = "its worker stopped while it ran, so whether it took effect is not known"
+        settled = SettleCall(**dict(run), status="unknown", reason=reason)
+        return await workflow.execute_activity(
+            settle_call, settled, start_to_close_timeout=policies.WRITE, retry_policy=policies.UNTIL_DONE, summary=run.call.tool_name
+        )
+
+    async def _hand_over(self) -> TurnOutcome:
+        assert self._job.result is not None, "a turn without a model request is a result in the middle of a batch"
+        await workflow.execute_activity(
+            hand_over,
+            HandOver(
+                session=self._session,
+                turn=self.turn,
+                result=self._job.result,
+                revision=self._revision,
+                host_context=self._job.host_context,
+            ),
+            start_to_close_timeout=policies.WRITE,
+            retry_policy=policies.UNTIL_DONE,
+            summary="next host action",
+        )
+        return TurnOutcome(turn=self.turn, state="handed_over")
+
+    def _ending_error(self) -> TurnError:
+        return CANCELLED if self.cancelled else TurnError.of("internal", "the model step failed unexpectedly; the turn may be retried")
+
+    async def end(self, error: TurnError) -> TurnOutcome:
+        """Ends the turn from outside its step."""
+        await execute_end(
+            EndTurn(
+                session=self._session,
+                turn=self.turn,
+                step=self._step,
+                error=error,
+                revision=self._revision,
+                profile=self._job.profile,
+                config=self._job.config,
+                opening=self._opening() if self._step == self._job.first_step else None,
+            )
+        )
+        return TurnOutcome(turn=self.turn, state="cancelled" if error.type == "cancelled" else "failed", next_step=self._step, error=error)
+
+    def _outcome(self, done: StepDone, state: str | None = None) -> TurnOutcome:
+        return TurnOutcome(
+            turn=self.turn,
+            state=state or done.state,
+            next_step=self._step,
+            host_calls=done.host_calls,
+            handover=done.handover,
+            error=done.error,
+        )
+
+
+CANCELLED = TurnError.of("cancelled", "the turn was cancelled")
+
+
+async def execute_end(end: EndTurn) -> TurnEnded:
+    """Ends a turn from outside its step, for as long as it takes to be written."""
+    return await workflow.execute_activity(
+        end_turn, end, start_to_close_timeout=policies.WRITE, retry_policy=policies.UNTIL_DONE, summary=f"end: {end.error.type}"
+    )
