@@ -11,7 +11,7 @@ from tests.architecture.sources import PRODUCT, ROOT, Source, says, sources, tra
 VAGUE = re.compile(r"(^|_)(manager|managers|helper|helpers|util|utils)(_|$)")
 # Put together here, so that this file does not find itself.
 HOMES = ["/" + name + "/" for name in ("root", "work", "Users", "home/[a-z]")]
-INDEXES = ["py" + r"pi\.", "/simple" + r"\b", "index" + "-url", "find" + "-li" + "nks", "python" + "hos" + "ted"]
+INDEXES = ["py" + r"pi\.", "/sim" + "ple/", "index" + "-url", "find" + "-li" + "nks", "python" + "hos" + "ted"]
 OF_A_MACHINE = re.compile("|".join(r"(?<![\w.}-])" + home for home in HOMES))
 OF_AN_INDEX = re.compile("|".join(INDEXES), re.IGNORECASE)
 ALLOWED = re.compile("--no-emit-" + "index" + "-url")

@@ -38,7 +38,5 @@ def place_under(parent: Place | None) -> Placement:
     if parent.depth == parent.tip_depth:
         return Placement(branch=parent.branch, depth=depth, opens_branch=False)
     branch = parent.newest_branch + 1
-    cut = tuple(
-        parent.depth if link == parent.branch else deepest for link, deepest in zip(parent.chain, parent.chain_depths, strict=True)
-    )
+    cut = tuple(parent.depth if link == parent.branch else deepest for link, deepest in zip(parent.chain, parent.chain_depths, strict=True))
     return Placement(branch=branch, depth=depth, opens_branch=True, chain=(*parent.chain, branch), chain_depths=(*cut, WHOLE))
