@@ -32,8 +32,8 @@ def patched(source: Source) -> list[str]:
     found = [source.at(node, name) for node, name in imported(source) if name == "mock" or name.startswith("unittest.mock")]
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] in ("setattr", "patch", "delattr") and node.args:
-            target = node.args[0].value if isinstance(node.args[0], ast.Constant) else dotted(node.args[0])
-            found += [source.at(node, f"patches {target}")] if FOREIGN.match(str(target)) else []
+            target = str(node.args[0].value) if isinstance(node.args[0], ast.Constant) else dotted(node.args[0])
+            found += [source.at(node, f"patches {target}")] if FOREIGN.match(target) else []
     return found
 
 
