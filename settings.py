@@ -96,6 +96,10 @@ class Settings(BaseSettings):
     model_fallbacks: Annotated[list[str], NoDecode] = Field(
         default=[], description="Models, comma-separated, that a step tries in order once the main one has failed for good."
     )
+    model_requires_end: bool = Field(
+        True,
+        description="A streamed answer that ends without the provider's finish reason counts as cut and is asked for again. False for compatible servers that never send one.",
+    )
     max_steps: int = Field(10, ge=1, description="Model requests a turn may make.")
     turn_timeout_seconds: float = Field(300.0, gt=0, description="Time a turn may take, waiting for a worker or for the host not counted.")
     session_ttl_hours: float = Field(0.0, ge=0, description="Sessions expire this long after their last turn; 0 keeps them.")

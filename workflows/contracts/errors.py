@@ -4,6 +4,8 @@ from typing import Any, Literal
 
 from temporalio.exceptions import ApplicationError
 
+from workflows.model.turn import TurnError
+
 RefusalCode = Literal[
     "not_found",
     "already_recorded",
@@ -70,6 +72,14 @@ class MigrationError(SetupError):
     """A migration failed and the schema is as it was before (R9)."""
 
     cause: Literal["migration_failed"] = "migration_failed"
+
+
+class TurnFault(OutlastError):
+    """Something that ends a turn with the error that it carries."""
+
+    def __init__(self, error: TurnError) -> None:
+        super().__init__(error.message)
+        self.error = error
 
 
 class ServiceUnavailable(OutlastError):

@@ -37,6 +37,9 @@ PROVIDER_FIRST_DELAY_SECONDS = 1.0
 PROVIDER_BACKOFF = 2.0
 RETRY_AFTER_CAP_SECONDS = 30.0
 
+PROVIDER_SILENCE_SECONDS = 60.0
+"""How long a provider may take to answer, and to go on in the middle of a stream, before the request counts as timed out."""
+
 TOOL_ARGUMENT_RETRIES = 2
 """How often malformed arguments of one tool go back to the model in a turn before the call fails."""
 
