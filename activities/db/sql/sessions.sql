@@ -48,22 +48,23 @@ with taken as (
 )
 select * from taken order by after_seq, position;
 
--- name: stream_delta(session_uid, expected_seq, position, turn_id, segment, start_offset, kind, text)^
--- One piece of live text behind the newest durable event. If that is not the expected one, positions count from it anew.
+-- name: stream_delta(session_uid, expected_seq, position, turn_id, segment, start_offset, kind, text, at)^
+-- One piece of live text behind the newest durable event, and the note that carries it to readers (a note may have 7,999 bytes; a longer
+-- piece is announced without its text). If the newest event is not the expected one, positions count from it anew. Twice is once.
 with s as (
   select cursor from sessions where session_uid = :session_uid for update
 ), piece as (
   insert into live_deltas (session_uid, after_seq, position, turn_id, segment, start_offset, kind, text)
-  select :session_uid::uuid, s.cursor, case when s.cursor = :expected_seq then :position::integer else 0 end,
+  select :session_uid::uuid, s.cursor, case when s.cursor = :expected_seq::bigint then :position::integer else 0 end,
     :turn_id, :segment, :start_offset, :kind, :text
   from s
-  returning after_seq, position
+  on conflict (session_uid, after_seq, position) do update set text = excluded.text
+  returning *
 )
-select after_seq, position from piece;
-
--- name: notify(note)$
--- Wakes the readers of a session.
-select pg_notify('outlast', :note);
+select after_seq, position, pg_notify('outlast', json_strip_nulls(json_build_object(
+  's', session_uid, 'a', after_seq, 'p', position, 't', turn_id, 'g', segment, 'o', start_offset, 'k', kind,
+  'x', case when octet_length(to_json(text)::text) < 7500 then text end, 'at', :at::text))::text)
+from piece;
 
 -- name: find_head(tenant, session_id)^
 -- A session by its alias, for a workflow that starts where rows exist.

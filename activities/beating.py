@@ -1,0 +1,25 @@
+"""Heartbeats: they begin before any other work, so that a slow start is not taken for a dead worker (L22)."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from temporalio import activity
+
+from workflows.contracts.policies import BEAT_EVERY_SECONDS
+
+
+@asynccontextmanager
+async def beating() -> AsyncIterator[None]:
+    """Heartbeats until the block ends."""
+    beats = asyncio.create_task(_beat())
+    try:
+        yield
+    finally:
+        beats.cancel()
+
+
+async def _beat() -> None:
+    while True:
+        activity.heartbeat()
+        await asyncio.sleep(BEAT_EVERY_SECONDS)

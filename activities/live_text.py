@@ -1,0 +1,105 @@
+"""Streamed text on its way to readers: coalesced, numbered, kept in Postgres until the step's segments are."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal
+
+from activities.db.pool import Database
+from activities.db.session_tx import now_text, sql
+from workflows.contracts.errors import ServiceUnavailable
+
+COALESCE_SECONDS = 0.025
+"""Pieces that follow within this time of one that was sent go out together; the first of a burst goes at once."""
+
+
+@dataclass
+class Segment:
+    """One display segment of the step, as streamed so far."""
+
+    kind: Literal["thinking", "text", "tool_group"]
+    text: str = ""
+    sent: int = 0
+
+
+@dataclass
+class LiveText:
+    """The text of one step. `first_segment` is the place of its first segment in the assistant message.
+
+    Nothing that was given to it is lost: what can't be written while Postgres is away goes out with the next piece.
+    """
+
+    db: Database
+    session_uid: str
+    turn_id: str
+    first_segment: int
+    after_seq: int
+    segments: list[Segment] = field(default_factory=list)
+    first_text_at: datetime | None = None
+    _position: int = 0
+    _part: int | None = None
+    _flusher: asyncio.Task[None] | None = None
+    _last_sent: float = 0.0
+
+    async def piece(self, part: int, kind: Literal["thinking", "text"], text: str) -> None:
+        """More text of the model's response part number `part`."""
+        if self._part != part or not self.segments or self.segments[-1].kind != kind:
+            self.segments.append(Segment(kind))
+            self._part = part
+        self.segments[-1].text += text
+        self.first_text_at = self.first_text_at or datetime.now(UTC)
+        if self._flusher is None or self._flusher.done():
+            self._flusher = asyncio.create_task(self._flush_soon())
+
+    def group(self) -> int:
+        """The place, among the step's segments, of the tool group that a call belongs to now."""
+        if not self.segments or self.segments[-1].kind != "tool_group":
+            self.segments.append(Segment("tool_group"))
+            self._part = None
+        return len(self.segments) - 1
+
+    async def _flush_soon(self) -> None:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(max(0.0, self._last_sent + COALESCE_SECONDS - loop.time()))
+        try:
+            await self._flush()
+        except ServiceUnavailable:
+            return
+        self._last_sent = loop.time()
+
+    async def settle(self) -> None:
+        """Waits for a piece that is being written; what is unsent stays unsent (the closing transaction stores it all)."""
+        if self._flusher and not self._flusher.done():
+            await asyncio.gather(self._flusher, return_exceptions=True)
+
+    async def flush(self) -> None:
+        """Writes everything now. Raises ServiceUnavailable."""
+        await self.settle()
+        await self._flush()
+
+    async def _flush(self) -> None:
+        async with self.db.connection() as conn:
+            for index, segment, text in list(self._unsent()):
+                placed = await sql.stream_delta(
+                    conn,
+                    session_uid=self.session_uid,
+                    expected_seq=self.after_seq,
+                    position=self._position,
+                    turn_id=self.turn_id,
+                    segment=index,
+                    start_offset=segment.sent,
+                    kind=segment.kind,
+                    text=text,
+                    at=now_text(),
+                )
+                if placed is None:
+                    return
+                self.after_seq = placed["after_seq"]
+                self._position = placed["position"] + len(text)
+                segment.sent += len(text)
+
+    def _unsent(self) -> Iterator[tuple[int, Segment, str]]:
+        for number, segment in enumerate(self.segments):
+            if text := segment.text[segment.sent :]:
+                yield self.first_segment + number, segment, text

@@ -1,0 +1,211 @@
+"""How a model step ends: its messages, calls, text and usage, and the turn's end if it is one, in one transaction."""
+
+import json
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from activities.db.session_tx import SessionTx, moment, sql
+from activities.llm.translate import LIBRARY
+from activities.projection.calls import Verdict, announce_result, record
+from activities.projection.ending import end_early, finish_turn, open_batch, usage_of
+from workflows.contracts.json_text import json_text
+from workflows.contracts.steps import RunStep, StepDone
+from workflows.model.turn import Usage
+
+
+@dataclass(frozen=True)
+class NewCall:
+    """A call of the response. `segment` is its group's place among the step's segments. With a `verdict` it never runs."""
+
+    call_id: str
+    tool_name: str
+    category: str
+    arguments: str
+    digest: str
+    options: str
+    segment: int
+    position: int
+    verdict: Verdict | None = None
+    announced: bool = False
+
+
+@dataclass(frozen=True)
+class StepEnd:
+    """What a step leaves. `segments` are (kind, text), beginning at `first_segment`; `request` and `response` model messages as JSON."""
+
+    done: StepDone
+    first_segment: int
+    next_model_message: int
+    segments: list[tuple[str, str]] = field(default_factory=list)
+    calls: list[NewCall] = field(default_factory=list)
+    request: str | None = None
+    response: str | None = None
+    prompt: list[dict[str, Any]] | None = None
+    first_text_at: datetime | None = None
+
+    @property
+    def text(self) -> str:
+        """The step's plain text."""
+        return "".join(text for kind, text in self.segments if kind == "text")
+
+
+async def close_step(tx: SessionTx, step: RunStep, end: StepEnd) -> StepDone:
+    """Commits a step's end; a second one finds the first one's answer and changes nothing (R33)."""
+    key = {"session_uid": tx.uid, "turn_id": step.turn.turn_id, "attempt": step.turn.attempt, "step": step.step}
+    if tx.turn_state != "running" or tx.turn_attempt != step.turn.attempt:
+        return await _closed_before(tx, key)
+    if await sql.close_step(tx.conn, **key, result=end.done.model_dump_json(exclude_defaults=True)) is None:
+        return await _closed_before(tx, key)
+    at = moment(end.done.at)
+    await tx.fix_live_text(at, stored=True)
+    await _rows(tx, step, end, at)
+    await _calls(tx, step, end, at)
+    await _sums(tx, step, end, at)
+    await _ending(tx, step, end, at)
+    return end.done
+
+
+async def _closed_before(tx: SessionTx, key: dict[str, Any]) -> StepDone:
+    row = await sql.closed_step(tx.conn, **key)
+    return StepDone.model_validate_json(row["result"]) if row and row["result"] else StepDone(state="stale")
+
+
+async def _rows(tx: SessionTx, step: RunStep, end: StepEnd, at: datetime) -> None:
+    turn = step.turn
+    where = {"session_uid": tx.uid, "message_id": turn.message_id, "turn_id": turn.turn_id, "attempt": turn.attempt, "step": step.step}
+    if end.segments:
+        await sql.insert_segments(
+            tx.conn,
+            **where,
+            positions=list(range(end.first_segment, end.first_segment + len(end.segments))),
+            kinds=[kind for kind, _ in end.segments],
+            texts=[text for _, text in end.segments],
+        )
+    bodies = [("request", end.request), ("response", end.response)]
+    kept = [(kind, body) for kind, body in bodies if body is not None]
+    if kept:
+        await sql.insert_model_messages(
+            tx.conn,
+            **where,
+            positions=list(range(end.next_model_message, end.next_model_message + len(kept))),
+            kinds=[kind for kind, _ in kept],
+            bodies=[body for _, body in kept],
+            library=LIBRARY,
+        )
+
+
+async def _calls(tx: SessionTx, step: RunStep, end: StepEnd, at: datetime) -> None:
+    if not end.calls:
+        return
+    turn, calls = step.turn, end.calls
+    await sql.insert_calls(
+        tx.conn,
+        session_uid=tx.uid,
+        message_id=turn.message_id,
+        turn_id=turn.turn_id,
+        attempt=turn.attempt,
+        step=step.step,
+        at=at,
+        call_ids=[call.call_id for call in calls],
+        segments=[end.first_segment + call.segment for call in calls],
+        positions=[call.position for call in calls],
+        tool_names=[call.tool_name for call in calls],
+        categories=[call.category for call in calls],
+        arguments=[call.arguments for call in calls],
+        digests=[call.digest for call in calls],
+        options=[call.options for call in calls],
+        deadlines=[None for _ in calls],
+    )
+    for call in calls:
+        if not call.announced:
+            await tx.announce("tool.call", turn.turn_id, at, call_event(call.call_id, call.tool_name, call.arguments, call.category))
+    for call in calls:
+        if call.verdict:
+            await record(tx, call.call_id, call.verdict, at)
+            await announce_result(tx, turn.turn_id, call.call_id, call.verdict, at)
+
+
+def call_event(call_id: str, tool_name: str, arguments: str, category: str) -> dict[str, Any]:
+    """The data of `tool.call`: complete arguments, once."""
+    return {"call_id": call_id, "tool_name": tool_name, "arguments": _value(arguments), "category": category}
+
+
+def _value(text: str) -> Any:
+    """JSON arguments as a value; text that is not JSON stays text, so that a reader sees what the model wrote."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+async def _sums(tx: SessionTx, step: RunStep, end: StepEnd, at: datetime) -> None:
+    """Text and usage of the step on its turn, its message and the ledger."""
+    turn, done = step.turn, end.done
+    spent = done.usage.model_copy(update={"tool_calls": len(end.calls)})
+    before = await sql.turn_so_far(tx.conn, session_uid=tx.uid, turn_id=turn.turn_id)
+    tail = await sql.message_tail(tx.conn, session_uid=tx.uid, message_id=turn.message_id)
+    await sql.extend_turn(
+        tx.conn,
+        session_uid=tx.uid,
+        turn_id=turn.turn_id,
+        content=end.text,
+        model=done.model or None,
+        usage=_added(usage_of(before["usage"]), spent).model_dump_json(),
+        first_text_at=end.first_text_at,
+        steps=step.step,
+    )
+    await sql.extend_message(
+        tx.conn,
+        session_uid=tx.uid,
+        id=turn.message_id,
+        content=end.text,
+        model=done.model or None,
+        usage=_added(usage_of(tail["usage"]), spent).model_dump_json(),
+        error=json_text(done.error.model_dump()) if done.error else None,
+        prompt=json_text(end.prompt) if end.prompt is not None else None,
+        change=tx.next_change(),
+        at=at,
+    )
+    if done.usage.requests:
+        await _ledger(tx, step, done, at)
+
+
+async def _ledger(tx: SessionTx, step: RunStep, done: StepDone, at: datetime) -> None:
+    await sql.note_usage(
+        tx.conn,
+        session_uid=tx.uid,
+        turn_id=step.turn.turn_id,
+        attempt=step.turn.attempt,
+        step=step.step,
+        tenant=tx.tenant,
+        principal=tx.owner,
+        model=done.model,
+        input_tokens=done.usage.input_tokens,
+        output_tokens=done.usage.output_tokens,
+        cost_usd=Decimal(done.usage.cost_usd) if done.usage.cost_usd else None,
+        at=at,
+    )
+
+
+def _added(one: Usage, two: Usage) -> Usage:
+    costs = [Decimal(cost) for cost in (one.cost_usd, two.cost_usd) if cost is not None]
+    return Usage(
+        input_tokens=one.input_tokens + two.input_tokens,
+        output_tokens=one.output_tokens + two.output_tokens,
+        requests=one.requests + two.requests,
+        tool_calls=one.tool_calls + two.tool_calls,
+        cost_usd=str(sum(costs, Decimal(0))) if costs else None,
+    )
+
+
+async def _ending(tx: SessionTx, step: RunStep, end: StepEnd, at: datetime) -> None:
+    turn, done = step.turn, end.done
+    if done.state == "answered":
+        await finish_turn(tx, turn.turn_id, "completed", None, step.revision, at)
+    elif done.state == "paused":
+        await open_batch(tx, turn.message_id, turn.turn_id, step.step, done.handover, at)
+        await finish_turn(tx, turn.turn_id, "waiting", None, step.revision, at)
+    elif done.error:
+        await end_early(tx, turn.turn_id, turn.message_id, done.error, step.revision, at)

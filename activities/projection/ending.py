@@ -1,0 +1,125 @@
+"""How a turn ends: the pending action, `turn.final`, `turn.completed`, and where the session then stands."""
+
+import json
+from datetime import datetime
+from typing import Any, Literal
+
+import asyncpg
+
+from activities.db.session_tx import SessionTx, sql
+from activities.projection.calls import CANCELLED, answer_last_response, settle_open_calls
+from activities.projection.display import announce_message
+from workflows.contracts.json_text import json_text
+from workflows.model.turn import TurnError, Usage
+
+Ending = Literal["completed", "waiting", "failed", "cancelled"]
+
+
+def usage_json(usage: Usage) -> dict[str, Any]:
+    """Usage as the HTTP API shows it."""
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+        "requests": usage.requests,
+        "tool_calls": usage.tool_calls,
+        "cost_usd": usage.cost_usd,
+    }
+
+
+def usage_of(text: str | None) -> Usage:
+    """Usage as it is stored; none yet is zero."""
+    return Usage.model_validate_json(text) if text else Usage()
+
+
+async def open_batch(tx: SessionTx, message_id: str, turn_id: str, step: int, handover: str, at: datetime) -> None:
+    """The host calls of a step begin to wait."""
+    await sql.open_batch(tx.conn, session_uid=tx.uid, message_id=message_id, turn_id=turn_id, step=step, handover=handover, at=at)
+
+
+async def pending_calls(tx: SessionTx) -> tuple[asyncpg.Record | None, list[asyncpg.Record]]:
+    """The open batch and its calls that still wait, in the model's order."""
+    batch = await sql.current_batch(tx.conn, session_uid=tx.uid)
+    if batch is None:
+        return None, []
+    where = {"message_id": batch["message_id"], "turn_id": batch["turn_id"], "attempt": batch["attempt"], "step": batch["step"]}
+    rows = [row async for row in sql.calls_of_step(tx.conn, session_uid=tx.uid, **where)]
+    return batch, [row for row in rows if row["category"] == "host" and row["state"] == "open"]
+
+
+def _queued(rows: list[asyncpg.Record]) -> list[dict[str, Any]]:
+    return [{"call_id": row["call_id"], "tool_name": row["tool_name"], "arguments": json.loads(row["arguments"])} for row in rows]
+
+
+def pending_tool_call(rows: list[asyncpg.Record]) -> dict[str, Any] | None:
+    """`pending_tool_call` of a turn's answer."""
+    if not rows:
+        return None
+    first = rows[0]
+    return {
+        "tool_name": first["tool_name"],
+        "call_id": first["call_id"],
+        "arguments": json.loads(first["arguments"]),
+        "queued": _queued(rows[1:]),
+    }
+
+
+def pending_action(batch: asyncpg.Record, rows: list[asyncpg.Record]) -> dict[str, Any]:
+    """`pending_action` of a session and of `host_action.pending`."""
+    first = rows[0]
+    return {
+        "tool_call_id": first["call_id"],
+        "tool_name": first["tool_name"],
+        "arguments": json.loads(first["arguments"]),
+        "assistant_message_id": batch["message_id"],
+        "queued": _queued(rows[1:]),
+        "deadline_at": first["deadline_at"].isoformat() if first["deadline_at"] else None,
+    }
+
+
+async def finish_turn(tx: SessionTx, turn_id: str, ending: Ending, error: TurnError | None, revision: int, at: datetime) -> None:
+    """Ends a turn in the transaction that stored its last part: nothing is announced before it is committed (S33, S45)."""
+    turn = await sql.turn_so_far(tx.conn, session_uid=tx.uid, turn_id=turn_id)
+    if turn is None or turn["state"] != "running":
+        return
+    message_id = turn["message_id"]
+    batch, waiting = await pending_calls(tx)
+    await sql.recount_message(tx.conn, session_uid=tx.uid, id=message_id)
+    await announce_message(tx, message_id, turn_id, at)
+    if batch and waiting:
+        await tx.announce("host_action.pending", turn_id, at, {"pending_action": pending_action(batch, waiting)})
+    final = {
+        "session_id": tx.session_id,
+        "user_message_id": turn["user_message_id"],
+        "message_id": message_id,
+        "turn_id": turn_id,
+        "turn_number": turn["number"],
+        "attempt": turn["attempt"],
+        "revision": max(revision, tx.revision),
+        "content": turn["content"],
+        "model": turn["model"],
+        "usage": usage_json(usage_of(turn["usage"])),
+        "pending_tool_call": pending_tool_call(waiting),
+        "error": error.model_dump() if error else None,
+    }
+    await tx.announce("turn.final", turn_id, at, final)
+    if error:
+        await tx.announce("turn.error", turn_id, at, {"error": error.model_dump()})
+    await tx.announce("turn.completed", turn_id, at, {})
+    await sql.finish_turn(
+        tx.conn,
+        session_uid=tx.uid,
+        turn_id=turn_id,
+        state=ending,
+        error=json_text(error.model_dump()) if error else None,
+        final=json_text(final),
+        at=at,
+    )
+    tx.change(at, revision=max(revision, tx.revision))
+
+
+async def end_early(tx: SessionTx, turn_id: str, message_id: str, error: TurnError, revision: int, at: datetime) -> None:
+    """Ends a turn with an error: its calls without a result become `cancelled`, and the model is told so later."""
+    await settle_open_calls(tx, CANCELLED, at, message_id)
+    await answer_last_response(tx, message_id)
+    await finish_turn(tx, turn_id, "cancelled" if error.type == "cancelled" else "failed", error, revision, at)

@@ -1,0 +1,180 @@
+"""How a turn begins: the user's row, a host's result, superseded calls and `turn.started`, in one transaction."""
+
+from activities.db.session_tx import SessionTx, moment, sql
+from activities.llm.translate import LIBRARY, dump, user_request
+from activities.projection.calls import close_batch, record_host_result, supersede_open_calls
+from activities.projection.display import announce_message
+from workflows.contracts.errors import Refusal
+from workflows.contracts.json_text import json_text
+from workflows.contracts.steps import Birth, NewMessage, Opening
+from workflows.model.session import SessionRef
+from workflows.model.turn import TurnConfig, TurnRef
+from workflows.rules.tree import Place, Placement, place_under
+
+
+async def bear_session(conn: object, session: SessionRef, birth: Birth) -> None:
+    """The session's row, if this is its first input."""
+    await sql.insert_session(
+        conn,
+        session_uid=session.session_uid,
+        tenant=session.tenant,
+        session_id=session.session_id,
+        owner=birth.owner,
+        profile=birth.profile,
+        subject=birth.subject,
+        created_at=moment(birth.created_at),
+    )
+
+
+def is_open(tx: SessionTx, turn: TurnRef) -> bool:
+    """True if this attempt of the turn has begun already: the opening is being repeated."""
+    return tx.turn_attempt is not None and tx.turn_attempt >= turn.attempt
+
+
+async def open_turn(tx: SessionTx, turn: TurnRef, step: int, opening: Opening, profile: str, config: TurnConfig | None) -> None:
+    """Writes what a turn opens with; a repeat writes nothing.
+
+    Raises Refusal if the rows know better than the workflow did; the transaction is then to be given up.
+    """
+    if is_open(tx, turn):
+        return
+    at = moment(turn.accepted_at)
+    if opening.message:
+        await _check_ids(tx, turn, opening.message)
+    if opening.supersede:
+        await supersede_open_calls(tx, at)
+    await _turn_row(tx, turn, profile, config)
+    await tx.announce("turn.started", turn.turn_id, at, {"kind": turn.kind, "message_id": turn.message_id})
+    if opening.message:
+        await _user_message(tx, turn, opening.message, profile)
+        await _host_context(tx, opening.message.host_context, turn)
+    if opening.result:
+        await record_host_result(tx, turn.turn_id, opening.result, at)
+        await close_batch(tx)
+        await _host_context(tx, opening.host_context, turn)
+    if opening.retry:
+        await _take_back(tx, turn, step)
+    tx.change(at, revision=opening.revision, turn_number=turn.number, active_leaf_id=turn.message_id)
+
+
+async def _check_ids(tx: SessionTx, turn: TurnRef, message: NewMessage) -> None:
+    """The backstop behind the api's and the workflow's checks: ids that are taken, a parent that is not there."""
+    taken = await sql.ids_taken(tx.conn, session_uid=tx.uid, message_id=message.id, turn_id=turn.turn_id)
+    if taken["message"] or taken["turn"]:
+        raise Refusal("duplicate_id", f"{message.id if taken['message'] else turn.turn_id!r} is in use in this session already")
+    if message.parent_id is None and taken["rooted"]:
+        raise Refusal("unknown_parent", "the session has a first message already; name the parent")
+
+
+async def _turn_row(tx: SessionTx, turn: TurnRef, profile: str, config: TurnConfig | None) -> None:
+    at = moment(turn.accepted_at)
+    if turn.attempt > 1:
+        await sql.restart_turn(tx.conn, session_uid=tx.uid, turn_id=turn.turn_id, attempt=turn.attempt, accepted_at=at)
+        return
+    await sql.insert_turn(
+        tx.conn,
+        session_uid=tx.uid,
+        turn_id=turn.turn_id,
+        number=turn.number,
+        kind=turn.kind,
+        message_id=turn.message_id,
+        user_message_id=turn.user_message_id,
+        profile=profile,
+        config=config.model_dump_json(exclude_none=True) if config else None,
+        accepted_at=at,
+    )
+    await sql.forget_results(tx.conn, session_uid=tx.uid, turn_id=turn.turn_id)
+
+
+async def _user_message(tx: SessionTx, turn: TurnRef, message: NewMessage, profile: str) -> None:
+    """The user's row under its parent, and the assistant's empty row under it."""
+    at = moment(turn.accepted_at)
+    parent = await _place_of(tx, message.parent_id) if message.parent_id else None
+    place = place_under(parent)
+    counts = (parent.count_all + 1, parent.count_user + 1, parent.count_assistant) if parent else (1, 1, 0)
+    if place.opens_branch:
+        await sql.insert_branch(
+            tx.conn,
+            session_uid=tx.uid,
+            branch=place.branch,
+            tip_depth=place.depth + 1,
+            chain=list(place.chain),
+            chain_depths=list(place.chain_depths),
+        )
+    else:
+        await sql.grow_branch(tx.conn, session_uid=tx.uid, branch=place.branch, tip_depth=place.depth + 1)
+    await _row(tx, turn, message.id, message.parent_id, "user", message.content, place, counts, profile, message.digest)
+    below = Placement(branch=place.branch, depth=place.depth + 1, opens_branch=False)
+    await _row(tx, turn, turn.message_id, message.id, "assistant", "", below, counts, profile, None)
+    await sql.insert_model_messages(
+        tx.conn,
+        session_uid=tx.uid,
+        message_id=message.id,
+        turn_id=turn.turn_id,
+        attempt=turn.attempt,
+        step=0,
+        positions=[0],
+        kinds=["request"],
+        bodies=[dump(user_request(message.content, message.host_context, at))],
+        library=LIBRARY,
+    )
+    await announce_message(tx, message.id, turn.turn_id, at)
+    tx.change(at, message_count=tx.message_count + 2)
+
+
+async def _place_of(tx: SessionTx, message_id: str) -> Place:
+    row = await sql.message_place(tx.conn, session_uid=tx.uid, message_id=message_id)
+    if row is None:
+        raise Refusal("unknown_parent", f"there is no message {message_id!r} in this session", parent_id=message_id)
+    return Place.model_validate(dict(row))
+
+
+async def _row(
+    tx: SessionTx,
+    turn: TurnRef,
+    message_id: str,
+    parent_id: str | None,
+    role: str,
+    content: str,
+    place: Placement,
+    counts: tuple[int, int, int],
+    profile: str,
+    digest: str | None,
+) -> None:
+    await sql.insert_message(
+        tx.conn,
+        session_uid=tx.uid,
+        id=message_id,
+        parent_id=parent_id,
+        role=role,
+        content=content,
+        branch=place.branch,
+        depth=place.depth,
+        count_all=counts[0],
+        count_user=counts[1],
+        count_assistant=counts[2],
+        turn_id=turn.turn_id,
+        profile=profile,
+        digest=digest,
+        change=tx.next_change(),
+        at=moment(turn.accepted_at),
+    )
+
+
+async def _host_context(tx: SessionTx, host_context: dict[str, object] | None, turn: TurnRef) -> None:
+    if host_context is not None:
+        await sql.store_host_context(tx.conn, session_uid=tx.uid, host_context=json_text(host_context), at=moment(turn.accepted_at))
+
+
+async def _take_back(tx: SessionTx, turn: TurnRef, step: int) -> None:
+    """A retry starts the failed step again: what it had shown and kept is taken back, and readers are told to truncate."""
+    at = moment(turn.accepted_at)
+    key = {"session_uid": tx.uid, "message_id": turn.message_id, "turn_id": turn.turn_id, "step": step}
+    dropped = [row async for row in sql.drop_step_segments(tx.conn, **key)]
+    await sql.drop_step_model_messages(tx.conn, **key)
+    if dropped:
+        await sql.rewrite_content(tx.conn, session_uid=tx.uid, message_id=turn.message_id)
+        await sql.rewind_turn_content(tx.conn, session_uid=tx.uid, turn_id=turn.turn_id)
+        segments = [{"segment": position, "offset": 0} for position in sorted(row["position"] for row in dropped)]
+        await tx.announce("step.restarted", turn.turn_id, at, {"segments": segments})
+    await sql.touch_message(tx.conn, session_uid=tx.uid, id=turn.message_id, change=tx.next_change(), at=at)
