@@ -29,6 +29,10 @@ class DatabaseSettings(_Group):
     migrate_on_start: bool = Field(
         False, description="Create the database if it is missing and bring its schema to head at start. For single-role set-ups."
     )
+    runtime_role: str = Field(
+        "",
+        description="Role of api and worker, to which `outlast migrate` grants what they need. Empty: they use the role that owns the schema.",
+    )
     pool_size: int = Field(10, ge=2, le=200, description="Connections per process.")
     timeout_seconds: float = Field(
         5.0, gt=0, description="How long a statement or a connection attempt may take before the database counts as unavailable."

@@ -43,11 +43,12 @@ where session_uid = :session_uid and id = :id;
 -- name: recount_message(session_uid, id)!
 -- How many transcript rows the path has with this assistant message: its finished calls, and its text if it has any.
 update messages m set
-  count_all = p.count_all + c.calls + c.said, count_user = p.count_user, count_assistant = p.count_assistant + c.said
-from messages p, lateral (
-  select (select count(*) from calls where session_uid = m.session_uid and message_id = m.id and state = 'recorded')::integer as calls,
-    (m.content <> '')::integer as said
-) c
+  count_all = p.count_all + (m.content <> '')::integer + (
+    select count(*) from calls c where c.session_uid = m.session_uid and c.message_id = m.id and c.state = 'recorded'
+  ),
+  count_user = p.count_user,
+  count_assistant = p.count_assistant + (m.content <> '')::integer
+from messages p
 where m.session_uid = :session_uid and m.id = :id and p.session_uid = m.session_uid and p.id = m.parent_id;
 
 -- name: insert_segments(session_uid, message_id, turn_id, attempt, step, positions, kinds, texts)!

@@ -1,0 +1,142 @@
+"""Bringing a database to the schema of this release, and what api and worker check when they start."""
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from activities.db.errors import is_lost, reason
+from activities.db.pool import connect, connect_options, leave
+from activities.db.queries import load_queries
+from activities.db.status import MIGRATIONS, SchemaStatus, head_revision, schema_status
+from settings import DatabaseSettings
+from workflows.contracts.errors import DatabaseUnavailableError, MigrationError, UnavailableCause
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection as SyncConnection
+
+CREATE_SECONDS = 60.0
+LOCK = 0x6F75746C617374
+"""The advisory lock that upgrades of one database queue up for (R11)."""
+
+log = logging.getLogger(__name__)
+sql = load_queries()
+
+
+async def ensure_usable(settings: DatabaseSettings) -> SchemaStatus:
+    """What api and worker do first (R1-R9, S44). Returns what was found; anything but `ready` only where `settings.required` is false.
+
+    No statement changes the database unless `settings.migrate_on_start`. Raises DatabaseUnavailableError and MigrationError.
+    """
+    status = await schema_status(settings)
+    try:
+        if settings.migrate_on_start and status.state in ("database_missing", "behind"):
+            await migrate(settings)
+            status = await schema_status(settings)
+        _demand(status, ready=True)
+    except DatabaseUnavailableError as error:
+        if settings.required:
+            raise
+        log.warning("starting without a usable database: %s", error)
+    return status
+
+
+async def migrate(settings: DatabaseSettings, *, create: bool | None = None, migrations: Path = MIGRATIONS) -> None:
+    """Brings the database that `settings` name, and no other (R14), to head, and grants `settings.runtime_role` what it needs.
+
+    A missing database is made if `create`, by default `settings.migrate_on_start`. Everything happens in one transaction behind a
+    lock: upgrades that run at once queue up (R11), and one that fails leaves the schema as it was (R9). Raises
+    DatabaseUnavailableError if it can't get to the database, MigrationError if a migration fails.
+    """
+    status = await schema_status(settings, migrations=migrations)
+    if status.state == "database_missing" and (settings.migrate_on_start if create is None else create):
+        await create_database(settings)
+        status = await schema_status(settings, migrations=migrations)
+    _demand(status, ready=False)
+    try:
+        await _upgrade(settings, migrations)
+    except Exception as error:
+        cause = _origin(error)
+        if is_lost(cause):
+            raise DatabaseUnavailableError("unreachable", f"Postgres was lost during a migration: {reason(cause)}") from error
+        raise MigrationError(f"migration failed, the schema is as it was: {reason(cause)}") from error
+
+
+async def create_database(settings: DatabaseSettings) -> None:
+    """Makes the database that `settings` name. Somebody else was faster: fine (R12). Raises DatabaseUnavailableError (R7)."""
+    name = connect_options(settings)["database"]
+    try:
+        connection = await _connect_beside(settings)
+        try:
+            await connection.execute(await sql.create_database_statement(connection, name=name), timeout=CREATE_SECONDS)
+        finally:
+            await leave(connection)
+    except (asyncpg.DuplicateDatabaseError, asyncpg.UniqueViolationError):
+        return
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        cause: UnavailableCause = "unreachable" if is_lost(error) else "database_missing"
+        raise DatabaseUnavailableError(cause, f"database {name} is missing and can't be created: {reason(error)}") from error
+
+
+async def _connect_beside(settings: DatabaseSettings) -> asyncpg.Connection:
+    """A connection to a database that every server has."""
+    try:
+        return await connect(settings, database="postgres")
+    except asyncpg.InvalidCatalogNameError:
+        return await connect(settings, database="template1")
+
+
+async def _upgrade(settings: DatabaseSettings, migrations: Path) -> None:
+    # Alembic and SQLAlchemy take half a second to import and nothing but a migration needs them.
+    from sqlalchemy import text
+    from sqlalchemy.ext.asyncio import create_async_engine
+    from sqlalchemy.pool import NullPool
+
+    async def connection_without_hurry() -> asyncpg.Connection:
+        return await connect(settings, command_timeout=None)
+
+    engine = create_async_engine("postgresql+asyncpg://", async_creator=connection_without_hurry, poolclass=NullPool)
+    try:
+        async with engine.begin() as connection:
+            await connection.execute(text("select pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
+            await connection.run_sync(_run_alembic, migrations)
+            if settings.runtime_role:
+                raw = await connection.get_raw_connection()
+                await _grant(raw.driver_connection, settings.runtime_role)
+    finally:
+        await engine.dispose()
+
+
+def _run_alembic(connection: "SyncConnection", migrations: Path) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    config = Config()
+    config.set_main_option("script_location", str(migrations).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+async def _grant(connection: Any, role: str) -> None:
+    grantee = await sql.quoted(connection, name=role)
+    async for row in sql.needed_privileges(connection):
+        await connection.execute(f"{row['granting']} to {grantee}")
+
+
+def _demand(status: SchemaStatus, *, ready: bool) -> None:
+    if status.state == "ready" or (status.state == "behind" and not ready):
+        return
+    cause: UnavailableCause = "privilege_missing" if status.missing else status.state
+    raise DatabaseUnavailableError(cause, f"database {cause.replace('_', ' ')}: {status.error}")
+
+
+def _origin(error: BaseException) -> BaseException:
+    """The driver's error under what SQLAlchemy wraps around it."""
+    inner = getattr(error, "orig", None) or error.__cause__
+    return _origin(inner) if inner is not None else error
+
+
+__all__ = ["MIGRATIONS", "SchemaStatus", "create_database", "ensure_usable", "head_revision", "migrate", "schema_status"]

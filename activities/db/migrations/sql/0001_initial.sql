@@ -1,0 +1,275 @@
+-- Outlast's read model.
+--
+-- Temporal's history is the truth about what happened in which order; these tables are a projection of it and what
+-- every read is served from. Four ideas carry the schema:
+--
+-- 1. One session, one counter. `sessions.cursor` is raised under the session row's lock by every transaction that writes
+--    anything of that session, and numbers events and message changes. A reader that has seen number n therefore never
+--    meets a later commit with a smaller one.
+-- 2. A tree without recursion. A message knows its branch, its depth and how many rows its path has; a branch knows the
+--    chain of branches that it hangs on. A path, an ordinal or a cold load is one index range per branch of that chain.
+-- 3. Append, don't rewrite. A turn adds segments, model messages, calls and events; it doesn't rewrite documents that grow.
+--    Tool outputs are stored once, with their call.
+-- 4. Invariants are constraints: one root, a parent in the same session, one live turn, one open batch, a call recorded once.
+--
+-- Times come from the workflow or the activity's result, never from a default, so that rows can be derived again.
+-- `json`, not `jsonb`, wherever a model or a host wrote the text: it keeps bytes, key order and escaped NULs.
+
+create table sessions (
+  session_uid uuid primary key,
+  tenant text not null,
+  session_id text not null check (session_id ~ '^[A-Za-z0-9._:-]{1,64}$' and session_id not in ('.', '..')),
+  owner text,
+  kind text not null default 'conversation' check (kind in ('conversation', 'task', 'agent')),
+  parent_uid uuid references sessions on delete set null,
+  profile text not null,
+  subject text,
+  title text,
+  active_leaf_id text,
+  revision bigint not null default 0,
+  turn_number integer not null default 0,
+  message_count integer not null default 0,
+  cursor bigint not null default 0,
+  host_context json,
+  host_context_at timestamptz,
+  created_at timestamptz not null,
+  updated_at timestamptz not null,
+  expires_at timestamptz,
+  unique (tenant, session_id)
+);
+create index sessions_by_owner on sessions (tenant, owner, updated_at desc, session_uid);
+create index sessions_by_tenant on sessions (tenant, updated_at desc, session_uid);
+
+-- A branch is a line of messages without forks. Its path is its own messages up to a depth, before them those of the branch it
+-- forked from up to `fork_depth`, and so on: `chain` and `chain_depths` list (branch, deepest depth that belongs to the path).
+create table branches (
+  session_uid uuid not null references sessions on delete cascade,
+  branch integer not null,
+  tip_depth integer not null,
+  chain integer[] not null,
+  chain_depths integer[] not null check (cardinality(chain) = cardinality(chain_depths)),
+  primary key (session_uid, branch)
+);
+
+create table messages (
+  session_uid uuid not null references sessions on delete cascade,
+  id text not null check (id ~ '^[A-Za-z0-9._:-]{1,64}$' and id not in ('.', '..')),
+  parent_id text,
+  role text not null check (role in ('user', 'assistant', 'host')),
+  content text not null,
+  branch integer not null,
+  depth integer not null check (depth >= 0),
+  -- rows of the transcript on the path up to and including this message
+  count_all integer not null,
+  count_user integer not null,
+  count_assistant integer not null,
+  turn_id text,
+  profile text,
+  model text,
+  usage json,
+  error json,
+  prompt json,
+  digest text,
+  change bigint not null,
+  created_at timestamptz not null,
+  updated_at timestamptz not null,
+  primary key (session_uid, id),
+  foreign key (session_uid, parent_id) references messages (session_uid, id) deferrable initially deferred,
+  foreign key (session_uid, branch) references branches (session_uid, branch) deferrable initially deferred,
+  unique (session_uid, branch, depth),
+  check ((parent_id is null) = (depth = 0))
+);
+create unique index messages_one_root on messages (session_uid) where parent_id is null;
+create index messages_by_parent on messages (session_uid, parent_id);
+create index messages_by_change on messages (session_uid, change);
+
+-- The display form of a message: thinking and text as they were streamed, a place for each group of tool calls, host cards.
+create table segments (
+  session_uid uuid not null,
+  message_id text not null,
+  position integer not null check (position >= 0),
+  turn_id text,
+  attempt integer,
+  step integer,
+  kind text not null check (kind in ('thinking', 'text', 'tool_group', 'component')),
+  text text not null default '',
+  data json,
+  primary key (session_uid, message_id, position),
+  foreign key (session_uid, message_id) references messages (session_uid, id) on delete cascade
+);
+
+-- What the model was given and what it answered: one pydantic-ai message a row, in order within its message of the tree.
+create table model_messages (
+  session_uid uuid not null,
+  message_id text not null,
+  position integer not null check (position >= 0),
+  turn_id text,
+  attempt integer,
+  step integer,
+  kind text not null check (kind in ('request', 'response')),
+  body json not null,
+  library text not null,
+  primary key (session_uid, message_id, position),
+  foreign key (session_uid, message_id) references messages (session_uid, id) on delete cascade
+);
+
+create table turns (
+  session_uid uuid not null references sessions on delete cascade,
+  turn_id text not null check (turn_id ~ '^[A-Za-z0-9._:-]{1,64}$'),
+  number integer not null,
+  attempt integer not null default 1,
+  kind text not null check (kind in ('message', 'continuation', 'steering')),
+  state text not null check (state in ('running', 'completed', 'waiting', 'failed', 'cancelled')),
+  message_id text not null,
+  user_message_id text,
+  profile text not null,
+  config json,
+  content text not null default '',
+  model text,
+  usage json,
+  error json,
+  final json,
+  triage text not null default 'none' check (triage in ('none', 'pending', 'done', 'skipped', 'failed')),
+  accepted_at timestamptz not null,
+  started_at timestamptz not null,
+  first_text_at timestamptz,
+  ended_at timestamptz,
+  steps integer not null default 0,
+  primary key (session_uid, turn_id),
+  unique (session_uid, number),
+  check ((state = 'running') = (ended_at is null)),
+  check ((state = 'running') = (final is null))
+);
+create unique index turns_one_live on turns (session_uid) where state = 'running';
+create index turns_by_message on turns (session_uid, message_id);
+
+-- A closed step. The row is the write guard: who inserts it has closed the step, everyone later reads it.
+-- `result` is what the workflow was answered; it is dropped when a later turn opens.
+create table steps (
+  session_uid uuid not null,
+  turn_id text not null,
+  attempt integer not null,
+  step integer not null,
+  result json,
+  primary key (session_uid, turn_id, attempt, step),
+  foreign key (session_uid, turn_id) references turns (session_uid, turn_id) on delete cascade
+);
+
+-- A step that is not closed yet: how often its provider failed for which model of the list, how much of the turn's time that took,
+-- and how many segments it has announced by durable events before its end.
+create table step_progress (
+  session_uid uuid not null,
+  turn_id text not null,
+  attempt integer not null,
+  step integer not null,
+  model_index integer not null default 0,
+  failures integer not null default 0,
+  seconds double precision not null default 0,
+  announced integer not null default 0,
+  primary key (session_uid, turn_id, attempt, step),
+  foreign key (session_uid, turn_id) references turns (session_uid, turn_id) on delete cascade
+);
+
+create table host_batches (
+  session_uid uuid not null references sessions on delete cascade,
+  message_id text not null,
+  turn_id text not null,
+  step integer not null,
+  handover text not null default 'one' check (handover in ('one', 'all')),
+  state text not null check (state in ('open', 'closed')),
+  opened_at timestamptz not null,
+  primary key (session_uid, turn_id, step),
+  foreign key (session_uid, message_id) references messages (session_uid, id) on delete cascade
+);
+create unique index host_batches_one_open on host_batches (session_uid) where state = 'open';
+
+create table calls (
+  session_uid uuid not null,
+  call_id text not null,
+  message_id text not null,
+  segment integer not null,
+  turn_id text not null,
+  attempt integer not null,
+  step integer not null,
+  position integer not null,
+  tool_name text not null,
+  category text not null check (category in ('server', 'host')),
+  arguments json not null,
+  arguments_digest text not null,
+  options json not null,
+  token_id uuid,
+  state text not null check (state in ('open', 'recorded')),
+  outcome text check (outcome in ('success', 'failed', 'denied', 'retried', 'interrupted')),
+  status text check (status in ('failed', 'denied', 'cancelled', 'superseded', 'unknown')),
+  output json,
+  model_text text,
+  duration_ms integer,
+  requested_at timestamptz not null,
+  deadline_at timestamptz,
+  recorded_at timestamptz,
+  primary key (session_uid, call_id),
+  foreign key (session_uid, message_id) references messages (session_uid, id) on delete cascade,
+  check ((state = 'recorded') = (recorded_at is not null)),
+  check ((state = 'recorded') = (outcome is not null))
+);
+create index calls_by_message on calls (session_uid, message_id, segment, position);
+create index calls_open on calls (session_uid) where state = 'open';
+
+-- Durable events. `text` rows are not sent as such: they stand for the deltas between two durable events. Their data names
+-- which characters of which segments those were, or carries the characters where the segments were taken back.
+create table events (
+  session_uid uuid not null references sessions on delete cascade,
+  seq bigint not null,
+  turn_id text,
+  type text not null,
+  data json not null,
+  at timestamptz not null,
+  primary key (session_uid, seq)
+);
+create index events_by_turn on events (session_uid, turn_id, seq);
+
+-- Text of the live step, kept until its segments are stored. `position` counts code points since durable event `after_seq`.
+create table live_deltas (
+  session_uid uuid not null references sessions on delete cascade,
+  after_seq bigint not null,
+  position integer not null,
+  turn_id text not null,
+  segment integer not null,
+  start_offset integer not null,
+  kind text not null check (kind in ('thinking', 'text')),
+  text text not null,
+  primary key (session_uid, after_seq, position)
+);
+
+-- The stable part of system prompts, once each.
+create table prompt_snapshots (
+  sha256 text primary key,
+  text text not null,
+  created_at timestamptz not null
+);
+
+-- What model requests cost. Apart from the session's rows, so that budgets and bills outlive an erasure; no content.
+create table usage_ledger (
+  session_uid uuid not null,
+  turn_id text not null,
+  attempt integer not null,
+  step integer not null,
+  tenant text not null,
+  principal text,
+  model text not null,
+  input_tokens bigint not null,
+  output_tokens bigint not null,
+  cost_usd numeric,
+  at timestamptz not null,
+  primary key (session_uid, turn_id, attempt, step)
+);
+create index usage_ledger_by_principal on usage_ledger (tenant, principal, at);
+
+-- Temporal payloads over the inline limit, as the SDK's external storage hands them over (after encryption).
+create table payloads (
+  key uuid primary key,
+  workflow_id text not null,
+  body bytea not null,
+  created_at timestamptz not null
+);
+create index payloads_by_workflow on payloads (workflow_id);
