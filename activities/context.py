@@ -41,7 +41,8 @@ class Conversations:
 
     def extend(self, session_uid: str, message_id: str, change: int, path: Sequence[ModelMessage], bodies: Sequence[str]) -> None:
         """Keeps the path of a message that grew. The new messages are parsed from what was stored, so that a warm and a cold
-        worker send the same bytes."""
+        worker send the same bytes.
+        """
         self._keep((session_uid, message_id, change), (*path, *load(bodies)))
 
     def _keep(self, key: tuple[str, str, int], path: tuple[ModelMessage, ...]) -> None:

@@ -79,5 +79,3 @@ def test_style15_cited_rules_and_pages_are_there() -> None:
 def test_style15_make_commands_are_there() -> None:
     assert violations(unknown_targets, sources(suffix=".md")) == []
     assert says(unknown_targets, "run `make nothing`", "docs/x.md")
-
-
