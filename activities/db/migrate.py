@@ -88,22 +88,22 @@ async def _connect_beside(settings: DatabaseSettings) -> asyncpg.Connection:
 
 
 async def _upgrade(settings: DatabaseSettings, migrations: Path) -> None:
-    # Alembic and SQLAlchemy take half a second to import and nothing but a migration needs them.
-    from sqlalchemy import text
+    # Alembic and SQLAlchemy take half a second to import, and nothing but a migration needs them.
     from sqlalchemy.ext.asyncio import create_async_engine
     from sqlalchemy.pool import NullPool
 
-    async def connection_without_hurry() -> asyncpg.Connection:
+    async def without_hurry() -> asyncpg.Connection:
         return await connect(settings, command_timeout=None)
 
-    engine = create_async_engine("postgresql+asyncpg://", async_creator=connection_without_hurry, poolclass=NullPool)
+    engine = create_async_engine("postgresql+asyncpg://", async_creator=without_hurry, poolclass=NullPool)
     try:
-        async with engine.begin() as connection:
-            await connection.execute(text("select pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
-            await connection.run_sync(_run_alembic, migrations)
-            if settings.runtime_role:
-                raw = await connection.get_raw_connection()
-                await _grant(raw.driver_connection, settings.runtime_role)
+        async with engine.connect() as connection:
+            driver = (await connection.get_raw_connection()).driver_connection
+            await sql.lock_upgrades(driver, lock=LOCK)  # until this connection closes
+            async with connection.begin():
+                await connection.run_sync(_run_alembic, migrations)
+                if settings.runtime_role:
+                    await _grant(driver, settings.runtime_role)
     finally:
         await engine.dispose()
 

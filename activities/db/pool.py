@@ -3,7 +3,7 @@
 import asyncio
 import getpass
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -76,6 +76,12 @@ async def leave(connection: asyncpg.Connection) -> None:
         connection.terminate()
 
 
+def _cut(connection: asyncpg.Connection) -> None:
+    """Drops a pooled connection without a farewell, so that nobody waits for a server that does not answer."""
+    with suppress(asyncpg.InterfaceError):  # the pool had noticed the loss before us
+        connection.terminate()
+
+
 async def _keep(connection: asyncpg.Connection) -> None:
     """Nothing to clean up between uses: session state is never changed on pooled connections. Saves a round trip per use."""
 
@@ -123,7 +129,7 @@ class Database:
         except Exception as error:
             if not is_lost(error):
                 raise
-            connection.terminate()  # no farewell to a server that does not answer
+            _cut(connection)
             raise unavailable(error) from error
         finally:
             await self._release(connection)
@@ -148,7 +154,7 @@ class Database:
             except Exception as error:
                 if not is_lost(error):
                     raise
-                connection.terminate()
+                _cut(connection)
                 raise unavailable(error, maybe_happened=True) from error
 
     async def ping(self, seconds: float = PING_SECONDS) -> None:
@@ -169,7 +175,7 @@ class Database:
         except Exception as error:
             if not is_lost(error):
                 raise
-            connection.terminate()  # which rolls back as well; what made us roll back is the error to report
+            _cut(connection)  # which rolls back as well; what made us roll back is the error to report
 
     async def _release(self, connection: asyncpg.Connection) -> None:
         try:

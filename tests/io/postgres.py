@@ -101,6 +101,14 @@ class PostgresServer:
             self.process.wait(20)
             self.process = None
 
+    def kill(self) -> None:
+        """Every process of the server is gone at once, as when its machine loses power."""
+        for process in self._processes():
+            process.kill()
+        if self.process is not None:
+            self.process.wait()
+            self.process = None
+
     def freeze(self) -> None:
         """Every process of the server stops in its tracks; its sockets stay open."""
         for process in self._processes():

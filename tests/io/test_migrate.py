@@ -1,108 +1,17 @@
-"""The schema: how it is made, what a start checks, and that it is the one that schema.sql describes."""
+"""How a database gets its schema, and what a start does about it."""
 
 import asyncio
-import shutil
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
-import asyncpg
 import pytest
-from alembic.config import Config
-from alembic.script import ScriptDirectory
 
-from activities.db.migrate import MIGRATIONS, create_database, ensure_usable, head_revision, migrate, schema_status
-from activities.db.pool import Database, connect
-from activities.db.queries import load_queries
+from activities.db.migrate import create_database, ensure_usable, head_revision, migrate, schema_status
 from settings import DatabaseSettings
 from tests.io.conftest import Statement
 from tests.io.postgres import PostgresServer
+from tests.io.schemas import catalog, copied_migrations, second, tables
 from workflows.contracts.errors import DatabaseUnavailableError, MigrationError
-
-CATALOG = """
-    select 'column' as kind, table_name::text as relation, column_name::text as name,
-      concat_ws(' ', ordinal_position, data_type, udt_name, is_nullable, column_default) as definition
-    from information_schema.columns where table_schema = 'public'
-    union all
-    select 'constraint', conrelid::regclass::text, conname::text, pg_get_constraintdef(oid)
-    from pg_constraint where connamespace = 'public'::regnamespace
-    union all
-    select 'index', tablename::text, indexname::text, indexdef from pg_indexes where schemaname = 'public'
-    union all
-    select 'trigger', tgrelid::regclass::text, tgname::text, pg_get_triggerdef(oid) from pg_trigger where not tgisinternal
-    union all
-    select 'function', '', proname::text, pg_get_functiondef(oid) from pg_proc where pronamespace = 'public'::regnamespace
-"""
-
-
-@asynccontextmanager
-async def opened(settings: DatabaseSettings) -> AsyncIterator[asyncpg.Connection]:
-    connection = await connect(settings)
-    try:
-        yield connection
-    finally:
-        await connection.close()
-
-
-async def tables(settings: DatabaseSettings) -> set[str]:
-    async with opened(settings) as connection:
-        rows = await connection.fetch("select tablename from pg_tables where schemaname = 'public'")
-    return {row["tablename"] for row in rows}
-
-
-async def catalog(settings: DatabaseSettings) -> set[tuple[str, ...]]:
-    async with opened(settings) as connection:
-        rows = await connection.fetch(CATALOG)
-    return {tuple(row) for row in rows if row["relation"] != "outlast_schema"}
-
-
-@pytest.fixture
-def with_second(tmp_path: Path) -> "tuple[Path, Path]":
-    """A copy of the migrations and the path of a second one, which the test writes."""
-    copy = tmp_path / "migrations"
-    shutil.copytree(MIGRATIONS, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    return copy, copy / "versions" / "0002_second.py"
-
-
-def second(statement: str) -> str:
-    return f'''
-from alembic import op
-revision = "0002"
-down_revision = "0001"
-def upgrade():
-    op.execute("create table second (id integer)")
-    op.execute("{statement}")
-'''
-
-
-async def test_migrations_build_what_schema_sql_describes(migrated: DatabaseSettings, empty: DatabaseSettings) -> None:
-    async with opened(empty) as connection:
-        await connection.execute((MIGRATIONS.parent / "schema.sql").read_text())
-    built, described = await catalog(migrated), await catalog(empty)
-    assert len(described) > 100
-    assert built == described, "copy schema.sql to migrations/sql/0001_initial.sql (until the first release), or add a migration"
-
-
-def test_the_head_that_a_start_expects_is_alembics() -> None:
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    config.set_main_option("path_separator", "os")
-    assert ScriptDirectory.from_config(config).get_current_head() == head_revision()
-
-
-async def test_every_statement_fits_the_schema(database: Database) -> None:
-    queries = load_queries()
-    names = [name for name in queries.available_queries if not name.endswith("_cursor")]
-    assert "try_locks" in names
-    wrong = {}
-    async with database.connection() as connection:
-        for name in names:
-            try:
-                await connection.prepare(getattr(queries, name).sql)
-            except asyncpg.PostgresError as error:
-                wrong[name] = str(error)
-    assert wrong == {}
 
 
 async def test_r01_no_server(own_server: PostgresServer) -> None:
@@ -159,8 +68,8 @@ async def test_r08_wrong_credentials(server: PostgresServer, user: str, password
     assert (await schema_status(DatabaseSettings(url=server.url("r08")))).state == "database_missing"
 
 
-async def test_r09_failing_migration_leaves_the_schema_as_it_was(migrated: DatabaseSettings, with_second: tuple[Path, Path]) -> None:
-    migrations, script = with_second
+async def test_r09_failing_migration_leaves_the_schema_as_it_was(migrated: DatabaseSettings, tmp_path: Path) -> None:
+    migrations, script = copied_migrations(tmp_path)
     before = await catalog(migrated)
     script.write_text(second("select 1 / 0"))
     with pytest.raises(MigrationError, match="division by zero") as caught:
@@ -171,8 +80,8 @@ async def test_r09_failing_migration_leaves_the_schema_as_it_was(migrated: Datab
     assert (await schema_status(migrated)).state == "ready"
 
 
-async def test_r09_a_failing_last_migration_takes_the_others_back(empty: DatabaseSettings, with_second: tuple[Path, Path]) -> None:
-    migrations, script = with_second
+async def test_r09_a_failing_last_migration_takes_the_others_back(empty: DatabaseSettings, tmp_path: Path) -> None:
+    migrations, script = copied_migrations(tmp_path)
     script.write_text(second("select 1 / 0"))
     with pytest.raises(MigrationError):
         await migrate(empty, migrations=migrations)
@@ -182,8 +91,8 @@ async def test_r09_a_failing_last_migration_takes_the_others_back(empty: Databas
     assert {"second", "messages"} <= await tables(empty)
 
 
-async def test_r11_upgrades_never_overlap(empty: DatabaseSettings, with_second: tuple[Path, Path], run_sql: Statement) -> None:
-    migrations, script = with_second
+async def test_r11_upgrades_never_overlap(empty: DatabaseSettings, tmp_path: Path, run_sql: Statement) -> None:
+    migrations, script = copied_migrations(tmp_path)
     script.write_text(second("select pg_sleep(0.5)"))
     here = [migrate(empty, migrations=migrations) for _ in range(2)]
     program = (
@@ -209,38 +118,6 @@ async def test_r12_two_starts_at_once(server: PostgresServer) -> None:
     assert [status.state for status in found] == ["ready"] * 3
 
 
-async def test_r13_status_never_raises(server: PostgresServer, empty: DatabaseSettings, migrated: DatabaseSettings) -> None:
-    status = await schema_status(empty)
-    assert (status.state, status.current, status.head) == ("behind", None, head_revision())
-    assert (await schema_status(migrated)).state == "ready"
-    for url in (
-        "",
-        "nonsense",
-        "mysql://x/y",
-        "postgresql://[::1/db",
-        "postgresql://h:notaport/db",
-        "postgresql://127.0.0.1:1/db",
-        "postgresql://u@/db?host=/nowhere",
-    ):
-        status = await schema_status(DatabaseSettings(url=url, timeout_seconds=1))
-        assert status.state == "unreachable"
-        assert status.error
-
-
-async def test_r13_a_schema_of_another_release_is_behind(migrated: DatabaseSettings, with_second: tuple[Path, Path]) -> None:
-    migrations, script = with_second
-    script.write_text(second("select 1"))
-    assert (await schema_status(migrated, migrations=migrations)).state == "behind"
-    await migrate(migrated, migrations=migrations)
-    status = await schema_status(migrated)
-    assert (status.state, status.current) == ("behind", "0002")
-    with pytest.raises(DatabaseUnavailableError) as caught:
-        await ensure_usable(migrated)
-    assert caught.value.cause == "behind"
-    with pytest.raises(MigrationError):
-        await migrate(migrated)
-
-
 async def test_r14_only_the_given_settings_count(empty: DatabaseSettings, server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUTLAST_DATABASE__URL", "postgresql://127.0.0.1:1/elsewhere")
     for variable in ("PGHOST", "PGDATABASE", "PGUSER", "PGPASSWORD", "PGOPTIONS"):
@@ -250,7 +127,6 @@ async def test_r14_only_the_given_settings_count(empty: DatabaseSettings, server
     monkeypatch.setenv("PGTARGETSESSIONATTRS", "standby")
     await migrate(empty)
     assert (await schema_status(empty)).state == "ready"
-    assert (await schema_status(DatabaseSettings(url=f"postgresql://{server.folder}".replace("/", "%2F")))).state == "unreachable"
     without_password = server.url("postgres").replace(":outlast-tests@", "@")
     monkeypatch.setenv("PGPASSWORD", "outlast-tests")
     assert (await schema_status(DatabaseSettings(url=without_password))).state == "auth_refused"
@@ -267,56 +143,6 @@ async def test_r22_socket_folder_and_empty_password(server: PostgresServer, migr
     ):
         status = await ensure_usable(DatabaseSettings(url=url))
         assert status.state == "ready", url
-
-
-async def test_s44_runtime_role_gets_what_every_statement_needs(
-    server: PostgresServer, empty: DatabaseSettings, run_sql: Statement
-) -> None:
-    await run_sql("create role \"run time\" login password 'pw'")
-    await migrate(DatabaseSettings(url=empty.url, runtime_role="run time"))
-    runtime = DatabaseSettings(url=empty.url.replace("outlast:outlast-tests", "run%20time:pw"))
-    assert (await ensure_usable(runtime)).state == "ready"
-    queries = load_queries()
-    refused = {}
-    async with opened(runtime) as connection:
-        for name in queries.available_queries:
-            try:
-                await connection.execute(f"explain (generic_plan) {getattr(queries, name).sql}")
-            except asyncpg.InsufficientPrivilegeError as error:
-                refused[name] = str(error)
-        assert refused == {}
-        for forbidden in (
-            "create table x ()",
-            "update outlast_schema set version_num = 'x'",
-            "delete from usage_ledger",
-            "truncate messages",
-        ):
-            with pytest.raises(asyncpg.InsufficientPrivilegeError):
-                await connection.execute(forbidden)
-
-
-async def test_s44_a_missing_privilege_is_named(server: PostgresServer, empty: DatabaseSettings, run_sql: Statement) -> None:
-    await run_sql("create role r44 login password 'pw'")
-    await migrate(DatabaseSettings(url=empty.url, runtime_role="r44"))
-    name = empty.url.rpartition("/")[2]
-    await run_sql("revoke insert on messages, events from r44", name)
-    runtime = DatabaseSettings(url=server.url(name, "r44", "pw"), migrate_on_start=False)
-    before = await catalog(empty)
-    with pytest.raises(DatabaseUnavailableError, match="insert on events, insert on messages") as caught:
-        await ensure_usable(runtime)
-    assert caught.value.cause == "privilege_missing"
-    status = await schema_status(runtime)
-    assert (status.state, status.missing) == ("behind", ("insert on events", "insert on messages"))
-    await run_sql("revoke all on outlast_schema from r44", name)
-    assert "select on outlast_schema" in (await schema_status(runtime)).missing
-    assert await catalog(empty) == before
-
-
-async def test_s44_behind_is_named_and_not_repaired(empty: DatabaseSettings) -> None:
-    with pytest.raises(DatabaseUnavailableError, match="outlast migrate") as caught:
-        await ensure_usable(empty)
-    assert caught.value.cause == "behind"
-    assert await tables(empty) == set()
 
 
 async def test_migrating_is_silent(empty: DatabaseSettings, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:

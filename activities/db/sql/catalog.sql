@@ -47,3 +47,7 @@ select quote_ident(:name);
 -- name: create_database_statement(name)$
 -- How a database is made. template0, because a busy or differently encoded template1 would be in the way.
 select format('create database %I encoding ''UTF8'' template template0', :name::text);
+
+-- name: lock_upgrades(lock)$
+-- Waits until no other upgrade of this database runs, and keeps others waiting until this connection closes.
+select pg_advisory_lock(:lock)::text;

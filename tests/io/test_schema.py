@@ -1,0 +1,128 @@
+"""The schema: that it is the one that schema.sql describes, and what a runtime role may do with it."""
+
+from pathlib import Path
+
+import asyncpg
+import pytest
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+
+from activities.db.migrate import MIGRATIONS, ensure_usable, head_revision, migrate, schema_status
+from activities.db.pool import Database
+from activities.db.queries import load_queries
+from settings import DatabaseSettings
+from tests.io.conftest import Statement
+from tests.io.postgres import PostgresServer
+from tests.io.schemas import catalog, copied_migrations, opened, second, tables
+from workflows.contracts.errors import DatabaseUnavailableError, MigrationError
+
+
+async def test_style12_migrations_build_what_schema_sql_describes(migrated: DatabaseSettings, empty: DatabaseSettings) -> None:
+    async with opened(empty) as connection:
+        await connection.execute((MIGRATIONS.parent / "schema.sql").read_text())
+    built, described = await catalog(migrated), await catalog(empty)
+    assert len(described) > 100
+    assert built == described, "copy schema.sql to migrations/sql/0001_initial.sql (until the first release), or add a migration"
+
+
+def test_style12_the_head_that_a_start_expects_is_alembics() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.set_main_option("path_separator", "os")
+    assert ScriptDirectory.from_config(config).get_current_head() == head_revision()
+
+
+async def test_style11_every_statement_fits_the_schema(database: Database) -> None:
+    queries = load_queries()
+    names = [name for name in queries.available_queries if not name.endswith("_cursor")]
+    assert "try_locks" in names
+    wrong = {}
+    async with database.connection() as connection:
+        for name in names:
+            try:
+                await connection.prepare(getattr(queries, name).sql)
+            except asyncpg.PostgresError as error:
+                wrong[name] = str(error)
+    assert wrong == {}
+
+
+async def test_r13_status_never_raises(server: PostgresServer, empty: DatabaseSettings, migrated: DatabaseSettings) -> None:
+    status = await schema_status(empty)
+    assert (status.state, status.current, status.head) == ("behind", None, head_revision())
+    assert (await schema_status(migrated)).state == "ready"
+    for url in (
+        "",
+        "nonsense",
+        "mysql://x/y",
+        "postgresql://[::1/db",
+        "postgresql://h:notaport/db",
+        "postgresql://127.0.0.1:1/db",
+        "postgresql://u@/db?host=/nowhere",
+    ):
+        status = await schema_status(DatabaseSettings(url=url, timeout_seconds=1))
+        assert status.state == "unreachable"
+        assert status.error
+
+
+async def test_r13_a_schema_of_another_release_is_behind(migrated: DatabaseSettings, tmp_path: Path) -> None:
+    migrations, script = copied_migrations(tmp_path)
+    script.write_text(second("select 1"))
+    assert (await schema_status(migrated, migrations=migrations)).state == "behind"
+    await migrate(migrated, migrations=migrations)
+    status = await schema_status(migrated)
+    assert (status.state, status.current) == ("behind", "0002")
+    with pytest.raises(DatabaseUnavailableError) as caught:
+        await ensure_usable(migrated)
+    assert caught.value.cause == "behind"
+    with pytest.raises(MigrationError):
+        await migrate(migrated)
+
+
+async def test_s44_runtime_role_gets_what_every_statement_needs(
+    server: PostgresServer, empty: DatabaseSettings, run_sql: Statement
+) -> None:
+    await run_sql("create role \"run time\" login password 'pw'")
+    await migrate(DatabaseSettings(url=empty.url, runtime_role="run time"))
+    runtime = DatabaseSettings(url=empty.url.replace("outlast:outlast-tests", "run%20time:pw"))
+    assert (await ensure_usable(runtime)).state == "ready"
+    queries = load_queries()
+    refused = {}
+    async with opened(runtime) as connection:
+        for name in queries.available_queries:
+            try:
+                await connection.execute(f"explain (generic_plan) {getattr(queries, name).sql}")
+            except asyncpg.InsufficientPrivilegeError as error:
+                refused[name] = str(error)
+        assert refused == {}
+        for forbidden in (
+            "create table x ()",
+            "update outlast_schema set version_num = 'x'",
+            "delete from usage_ledger",
+            "truncate messages",
+        ):
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                await connection.execute(forbidden)
+
+
+async def test_s44_a_missing_privilege_is_named(server: PostgresServer, empty: DatabaseSettings, run_sql: Statement) -> None:
+    await run_sql("create role r44 login password 'pw'")
+    await migrate(DatabaseSettings(url=empty.url, runtime_role="r44"))
+    name = empty.url.rpartition("/")[2]
+    await run_sql("revoke insert on messages, events from r44", name)
+    runtime = DatabaseSettings(url=server.url(name, "r44", "pw"), migrate_on_start=False)
+    before = await catalog(empty)
+    with pytest.raises(DatabaseUnavailableError, match="insert on events, insert on messages") as caught:
+        await ensure_usable(runtime)
+    assert caught.value.cause == "privilege_missing"
+    status = await schema_status(runtime)
+    assert (status.state, status.missing) == ("behind", ("insert on events", "insert on messages"))
+    await run_sql("revoke all on outlast_schema from r44", name)
+    assert "select on outlast_schema" in (await schema_status(runtime)).missing
+    assert await catalog(empty) == before
+
+
+async def test_s44_behind_is_named_and_not_repaired(empty: DatabaseSettings) -> None:
+    with pytest.raises(DatabaseUnavailableError, match="outlast migrate") as caught:
+        await ensure_usable(empty)
+    assert caught.value.cause == "behind"
+    assert await tables(empty) == set()
