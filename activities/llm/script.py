@@ -12,6 +12,7 @@ Schemas = Mapping[str, Mapping[str, Any]]
 Call = tuple[str, str]
 """A tool's name and its arguments as JSON text."""
 
+_HOST_BLOCK = re.compile(r"\A<host_context>.*?</host_context>\s*", re.S)
 MOST_COUNTED = 5000
 _LONG_SENTENCES = 150
 _NUMBER_WORDS = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "ten": 10}
@@ -37,18 +38,18 @@ class _Wish:
 
 
 def user_texts(messages: Sequence[ModelMessage]) -> list[str]:
-    """What the user said so far, one text a message. Blocks that the runtime puts before it are left out."""
+    """What the user said so far, one text a message, without the blocks in which the runtime says what the host shows."""
     prompts = [
         part for message in messages if isinstance(message, ModelRequest) for part in message.parts if isinstance(part, UserPromptPart)
     ]
-    return [text for text in map(_text, prompts) if not text.startswith("<host_context")]
+    return [text for text in map(_said, prompts) if text]
 
 
 def answer_to(messages: Sequence[ModelMessage], tools: Schemas) -> Answer:
     """The next response of the conversation, given the parameter schemas of the tools on offer."""
     last = messages[-1] if messages else None
     parts = list(last.parts) if isinstance(last, ModelRequest) else []
-    if any(isinstance(part, UserPromptPart) for part in parts):
+    if any(_said(part) for part in parts if isinstance(part, UserPromptPart)):
         return _to_user(user_texts(messages), tools)
     results = [part for part in parts if isinstance(part, ToolReturnPart)]
     if results:
@@ -143,6 +144,10 @@ def _about(result: ToolReturnPart) -> str:
     if result.outcome == "interrupted":
         return f"I don't know what became of {result.tool_name}. ({content})"
     return f"{result.tool_name} did not work: {content}."
+
+
+def _said(part: UserPromptPart) -> str:
+    return _HOST_BLOCK.sub("", _text(part)).strip()
 
 
 def _text(part: UserPromptPart | ToolReturnPart) -> str:

@@ -119,7 +119,9 @@ class ModelStream:
         if not parts:
             return None
         response = self._stream.get()
-        return _priced(replace(response, parts=parts, state="interrupted", provider_response_id=None, provider_details=None))
+        return _priced(
+            replace(response, parts=parts, state="interrupted", finish_reason=None, provider_response_id=None, provider_details=None)
+        )
 
     async def _started(self, index: int, part: ModelResponsePart, sink: Sink) -> None:
         kind = _kind(part)

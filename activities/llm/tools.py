@@ -138,7 +138,7 @@ class Toolbox:
             return None
         if (tool := self._host.get(tool_name)) is not None:
             return "; ".join(argument_problems(tool.parameters, arguments)) or None
-        known = ", ".join([*server, *self._host]) or "none"
+        known = ", ".join(dict.fromkeys([*server, *self._host])) or "none"
         return f"There is no tool {tool_name!r}. There are: {known}."
 
     async def _server_tools(self) -> dict[str, tuple[ToolsetTool[Any], ToolOptions]]:

@@ -13,6 +13,7 @@ from pydantic_ai.messages import (
     ModelMessage,
     ModelMessagesTypeAdapter,
     ModelRequest,
+    ModelRequestPart,
     ModelResponse,
     TextPart,
     ThinkingPart,
@@ -72,11 +73,10 @@ def user_request(content: str, host_context: Mapping[str, Any] | None, at: str) 
 
     Actions that the host declares are left out of the block: the model gets them as tools.
     """
-    when = _time(at)
-    parts = [UserPromptPart(well_formed(content), timestamp=when)]
-    if block := host_block(host_context):
-        parts.insert(0, UserPromptPart(block, timestamp=when))
-    return ModelRequest(parts=parts, timestamp=when)
+    when, block = _time(at), host_block(host_context)
+    # One part, one string: not every server takes two user messages in a row, or a list of contents.
+    text = f"{block}\n\n{content}" if block else content
+    return ModelRequest(parts=[UserPromptPart(well_formed(text), timestamp=when)], timestamp=when)
 
 
 def host_block(host_context: Mapping[str, Any] | None) -> str:
@@ -89,10 +89,12 @@ def host_block(host_context: Mapping[str, Any] | None) -> str:
     return wrap(_HOST_CONTEXT, f"{_HOST_CONTEXT_INTRO}\n{well_formed(json.dumps(told, ensure_ascii=False, default=str))}")
 
 
-def tool_returns(calls: Sequence[RecordedCall], at: str, *, limit: int = MODEL_TEXT_LIMIT) -> ModelRequest:
-    """The results of a response's calls, in the order given, which is that of the calls."""
+def tool_returns(
+    calls: Sequence[RecordedCall], at: str, *, host_context: Mapping[str, Any] | None = None, limit: int = MODEL_TEXT_LIMIT
+) -> ModelRequest:
+    """The results of a response's calls, in the order given, which is that of the calls; after them what the host shows, if it says so anew."""
     when = _time(at)
-    parts = [
+    parts: list[ModelRequestPart] = [
         ToolReturnPart(
             call.tool_name,
             told_to_model(call, limit=limit) if call.model_text is None else call.model_text,
@@ -102,6 +104,8 @@ def tool_returns(calls: Sequence[RecordedCall], at: str, *, limit: int = MODEL_T
         )
         for call in calls
     ]
+    if block := host_block(host_context):
+        parts.append(UserPromptPart(block, timestamp=when))
     return ModelRequest(parts=parts, timestamp=when)
 
 
