@@ -1,0 +1,1 @@
+"""Temporal and Postgres as child processes: for `outlast dev`, the tests and the benchmarks."""

@@ -1,0 +1,74 @@
+"""Fixtures of every tier. Nothing starts before a test asks for it, and nothing heavy is imported here."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import services
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+    from cli.services.postgres import PostgresServer
+    from cli.services.temporal import TemporalServer
+
+
+@pytest.fixture(scope="session")
+def temporal_server() -> "Iterator[TemporalServer]":
+    """The Temporal server that tests share. Nobody stops it; task queues and session ids keep tests apart."""
+    with services.running_temporal() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def temporal_address(temporal_server: "TemporalServer") -> str:
+    """`host:port` of the shared Temporal server."""
+    return temporal_server.address
+
+
+@pytest.fixture
+async def temporal(temporal_address: str) -> "Client":
+    """A client of the shared Temporal server that sends and reads pydantic models, without external storage."""
+    from temporalio.client import Client
+    from temporalio.contrib.pydantic import pydantic_data_converter
+
+    return await Client.connect(temporal_address, data_converter=pydantic_data_converter)
+
+
+@pytest.fixture
+def own_temporal() -> "Iterator[TemporalServer]":
+    """A Temporal server that the test may stop, freeze and start again on the same data."""
+    with services.running_temporal() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres() -> "Iterator[PostgresServer]":
+    """The Postgres server that tests share, with the migrated template. Nobody stops it."""
+    with services.running_postgres() as server:
+        asyncio.run(services.make_template(server))
+        yield server
+
+
+@pytest.fixture
+def own_postgres() -> "Iterator[PostgresServer]":
+    """A Postgres server that the test may stop, freeze and start again on the same data, with the migrated template."""
+    with services.running_postgres() as server:
+        asyncio.run(services.make_template(server))
+        yield server
+
+
+@pytest.fixture
+async def database_url(postgres: "PostgresServer") -> AsyncIterator[str]:
+    """A database at the schema's head that no other test sees."""
+    async with services.fresh_database(postgres) as url:
+        yield url
+
+
+@pytest.fixture
+async def empty_database_url(postgres: "PostgresServer") -> AsyncIterator[str]:
+    """A database without a schema that no other test sees."""
+    async with services.fresh_database(postgres, template=None) as url:
+        yield url

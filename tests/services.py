@@ -1,0 +1,87 @@
+"""The real servers of a test run. Each ends with the run, whichever way that goes: the kernel ends what a killed run leaves.
+
+Every process of pytest-xdist has servers of its own, started by the first test that asks: half a second each, and no test can
+disturb one of another process.
+"""
+
+import itertools
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cli.services.postgres import PostgresServer
+    from cli.services.temporal import TemporalServer
+
+TEMPLATE = "outlast_template"
+DYNAMIC = {
+    # A run younger than this that continues as new delays its successor; tests roll sessions far more often than life does.
+    "history.workflowIdReuseMinimalInterval": '"10ms"',
+    # Deleted histories are gone at once instead of after half a minute.
+    "history.transferProcessorEnsureCloseBeforeDelete": "false",
+}
+_numbers = itertools.count(1)
+
+
+@contextmanager
+def short_folder(prefix: str) -> Iterator[Path]:
+    """A folder with a path so short that it may hold a Unix socket."""
+    folder = Path(tempfile.mkdtemp(prefix=f"{prefix}-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def running_temporal(*, ui: bool = False, durable: bool = True, dynamic: Mapping[str, str] | None = None) -> "Iterator[TemporalServer]":
+    """A Temporal dev server with the search attributes registered."""
+    from cli.services.temporal import TemporalServer
+
+    with short_folder("outlast-temporal") as folder:
+        server = TemporalServer(folder, ui=ui, durable=durable, dynamic={**DYNAMIC, **(dynamic or {})})
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop(seconds=3.0)
+
+
+@contextmanager
+def running_postgres(*, tcp_port: int | None = None, options: Mapping[str, str] | None = None) -> "Iterator[PostgresServer]":
+    """A Postgres server that spares the disk: its data is not meant to outlive the machine."""
+    from cli.services.postgres import NOT_DURABLE, PostgresServer
+
+    with short_folder("outlast-postgres") as folder:
+        server = PostgresServer(folder, tcp_port=tcp_port, options={**NOT_DURABLE, "shared_buffers": "64MB", **(options or {})})
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
+
+
+async def make_template(server: "PostgresServer") -> None:
+    """Makes the database that `fresh_database` copies: migrated as a deployment's is."""
+    from activities.db.migrate import migrate
+    from settings import DatabaseSettings
+
+    await migrate(DatabaseSettings(url=server.url(TEMPLATE)), create=True)
+
+
+@asynccontextmanager
+async def fresh_database(server: "PostgresServer", template: str | None = TEMPLATE) -> AsyncIterator[str]:
+    """The URL of a database of its own, at the schema's head; empty with `template=None`. It is dropped at the end, connections or not."""
+    import asyncpg
+
+    name = f"test_{next(_numbers)}"
+    admin = await asyncpg.connect(server.url("postgres"))
+    try:
+        await admin.execute(f"create database {name}" + (f" template {template} strategy file_copy" if template else ""))
+        yield server.url(name)
+        await admin.execute(f"drop database if exists {name} with (force)")
+    finally:
+        await admin.close()
