@@ -1,6 +1,9 @@
 """Postgres of the test run: one server for all, a database for each test, and a server of its own for tests that break it."""
 
 import itertools
+import socket
+import subprocess
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import asyncpg
@@ -73,3 +76,21 @@ async def database(migrated: DatabaseSettings) -> AsyncIterator[Database]:
     database = await Database.open(migrated)
     yield database
     await database.close()
+
+
+@pytest.fixture(scope="session")
+def temporal_address() -> Iterator[str]:
+    """A Temporal dev server for all tests."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = ["temporal", "server", "start-dev", "--headless", "--port", str(port), "--log-level", "error"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    for _ in range(100):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                break
+        time.sleep(0.1)
+    yield f"127.0.0.1:{port}"
+    process.terminate()
+    process.wait(10)

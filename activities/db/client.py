@@ -1,0 +1,81 @@
+"""The Temporal client of api and worker, and how values become payloads."""
+
+from temporalio.client import Client
+from temporalio.contrib.pydantic import PydanticPayloadConverter, ToJsonOptions
+from temporalio.converter import (
+    DataConverter,
+    DefaultFailureConverterWithEncodedAttributes,
+    ExternalStorage,
+    PayloadCodec,
+    StorageDriver,
+)
+from temporalio.envconfig import ClientConfigProfile
+from temporalio.service import RetryConfig
+
+from activities.db.payloads import PostgresDriver
+from activities.db.pool import Database
+from settings import Settings, TemporalSettings
+from workflows.contracts.errors import ServiceUnavailable, SetupError
+
+INLINE_LIMIT_BYTES: int = TemporalSettings.model_fields["inline_limit_bytes"].default
+
+ONE_TRY = RetryConfig(max_retries=1)
+"""The api repeats a call itself, under the same id and within its own deadline; the SDK's retries would hide how long that takes."""
+
+
+class RecordPayloadConverter(PydanticPayloadConverter):
+    """JSON by pydantic, without the fields that were left at their defaults: histories are kept for long, and those need no room in them.
+
+    Hence a record's default is part of its contract: changing one would change what old histories mean.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(ToJsonOptions(exclude_unset=True))
+
+
+def data_converter(
+    driver: StorageDriver | None, codec: PayloadCodec | None = None, *, inline_limit: int = INLINE_LIMIT_BYTES
+) -> DataConverter:
+    """How values become payloads, for clients, workers and replays alike.
+
+    Records as JSON; then, if there is one, `codec`, which encrypts; then what is larger than `inline_limit` bytes goes to `driver`
+    (None: everything stays in the history). Messages and stack traces of failures go the same way.
+    """
+    storage = ExternalStorage(drivers=[driver], payload_size_threshold=inline_limit) if driver is not None else None
+    return DataConverter(
+        payload_converter_class=RecordPayloadConverter,
+        payload_codec=codec,
+        failure_converter_class=DefaultFailureConverterWithEncodedAttributes,
+        external_storage=storage,
+    )
+
+
+async def connect(
+    settings: Settings, database: Database, address: str | None = None, *, for_api: bool, codec: PayloadCodec | None = None
+) -> Client:
+    """A client as Temporal's own `TEMPORAL_*` variables or TOML profile say; `address` (host:port), where given, goes before theirs.
+
+    `for_api`: connects when first used, so that reads work while Temporal is down, and tries each call once. Else it connects now,
+    as a worker needs it. Raises SetupError for a configuration that can't be read, ServiceUnavailable if Temporal does not answer.
+    """
+    try:
+        config = ClientConfigProfile.load().to_client_connect_config()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise SetupError(f"Temporal's client configuration: {error}") from error
+    if address is not None:
+        config["target_host"] = address
+    config.setdefault("target_host", "127.0.0.1:7233")
+    converter = data_converter(PostgresDriver(database), codec, inline_limit=settings.temporal.inline_limit_bytes)
+    try:
+        return await Client.connect(
+            **config,
+            data_converter=converter,
+            lazy=for_api,
+            retry_config=ONE_TRY if for_api else None,
+        )
+    except RuntimeError as error:
+        where = config["target_host"]
+        raise ServiceUnavailable("temporal", f"Temporal does not answer at {where}: {error}") from error
+
+
+__all__ = ["RecordPayloadConverter", "connect", "data_converter"]

@@ -1,0 +1,165 @@
+"""Payloads between clients, workers, Temporal and Postgres."""
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.converter import PayloadCodec, StorageDriverRetrieveContext
+from temporalio.service import RPCError, RPCStatusCode
+from temporalio.worker import Replayer, Worker
+
+from activities.db.client import connect, data_converter
+from activities.db.payloads import PayloadGone, PostgresDriver
+from activities.db.pool import Database
+from settings import DatabaseSettings, Settings
+from tests.io.echo import Echo, Saying, repeat
+from tests.io.postgres import PostgresServer
+from workflows.contracts.errors import ServiceUnavailable, SetupError
+
+MEGABYTE = "m" * 1_000_000
+EchoHandle = WorkflowHandle[Echo, list[Saying]]
+
+
+class Turned(PayloadCodec):
+    """Turns every byte over: enough to see on which side of the codec something is stored."""
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return [Payload(metadata={"encoding": b"turned"}, data=bytes(255 - byte for byte in one.SerializeToString())) for one in payloads]
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return [Payload.FromString(bytes(255 - byte for byte in one.data)) for one in payloads]
+
+
+@asynccontextmanager
+async def echoing(temporal_address: str, database: Database, codec: PayloadCodec | None = None) -> AsyncIterator[EchoHandle]:
+    """A running echo, its worker and an api client, as they are in production."""
+    settings = Settings(task_queue=f"echo-{uuid4()}")
+    hands = await connect(settings, database, temporal_address, for_api=False, codec=codec)
+    async with Worker(hands, task_queue=settings.task_queue, workflows=[Echo], activities=[repeat]):
+        client = await connect(settings, database, temporal_address, for_api=True, codec=codec)
+        yield await client.start_workflow(Echo.run, id=f"echo/{uuid4()}", task_queue=settings.task_queue)
+
+
+async def stored(database: Database) -> list[tuple[str, bytes]]:
+    async with database.connection() as connection:
+        return [(row["workflow_id"], row["body"]) for row in await connection.fetch("select workflow_id, body from payloads")]
+
+
+async def test_large_payloads_stay_out_of_history(temporal_address: str, database: Database) -> None:
+    async with echoing(temporal_address, database) as echo:
+        assert (await echo.execute_update(Echo.say, Saying(text=MEGABYTE))).text == MEGABYTE
+        assert await echo.execute_update(Echo.say, Saying(text=MEGABYTE, through_activity=True)) == Saying(
+            text=MEGABYTE, through_activity=True
+        )
+        await echo.signal(Echo.end)
+        assert [saying.text for saying in await echo.result()] == [MEGABYTE] * 2
+        history = await echo.fetch_history()
+    size = sum(event.ByteSize() for event in history.events)
+    assert size < 20_000
+    rows = await stored(database)
+    assert len(rows) == 7  # two updates asked and answered, the activity asked and answered, the result
+    assert {workflow_id for workflow_id, _ in rows} == {echo.id}
+    replayer = Replayer(workflows=[Echo], data_converter=data_converter(PostgresDriver(database)))
+    await replayer.replay_workflow(history)
+    async with database.connection() as connection:
+        await connection.execute("delete from payloads")
+    with pytest.raises(RuntimeError, match="activation completion failed"):
+        await replayer.replay_workflow(history)
+
+
+async def test_small_payloads_are_json_without_defaults(temporal_address: str, database: Database) -> None:
+    async with echoing(temporal_address, database) as echo:
+        await echo.execute_update(Echo.say, Saying(text="hello"))
+        history = await echo.fetch_history()
+    accepted = [event.workflow_execution_update_accepted_event_attributes for event in history.events]
+    payloads = [one.data for event in accepted for one in event.accepted_request.input.args.payloads]
+    assert payloads == [b'{"text":"hello"}']
+    assert await stored(database) == []
+
+
+async def test_failures_are_not_readable_in_history(temporal_address: str, database: Database) -> None:
+    async with echoing(temporal_address, database, Turned()) as echo:
+        with pytest.raises(WorkflowUpdateFailedError) as caught:
+            await echo.execute_update(Echo.fail, "hunter2")
+        assert "refused: hunter2" in str(caught.value.cause)
+        history = await echo.fetch_history()
+    assert "hunter2" not in history.to_json()
+
+
+async def test_storage_is_behind_the_codec(temporal_address: str, database: Database) -> None:
+    async with echoing(temporal_address, database, Turned()) as echo:
+        assert (await echo.execute_update(Echo.say, Saying(text=MEGABYTE))).text == MEGABYTE
+        assert len(await stored(database)) == 2
+        assert not any(b"mmmm" in body for _, body in await stored(database))
+        history = await echo.fetch_history()
+    await Replayer(workflows=[Echo], data_converter=data_converter(PostgresDriver(database), Turned())).replay_workflow(history)
+
+
+async def test_r15_storage_lost_and_back(temporal_address: str, own_server: PostgresServer) -> None:
+    settings = DatabaseSettings(url=own_server.url("outlast"), migrate_on_start=True)
+    from activities.db.migrate import ensure_usable
+
+    await ensure_usable(settings)
+    database = await Database.open(settings)
+    large = Saying(text=MEGABYTE, through_activity=True)
+    async with echoing(temporal_address, database) as echo:
+        assert (await echo.execute_update(Echo.say, large)).text == MEGABYTE
+        own_server.stop()
+        with pytest.raises(ServiceUnavailable):
+            await echo.execute_update(Echo.say, large)
+        assert (await echo.execute_update(Echo.say, Saying(text="small"))).text == "small"
+        own_server.start()
+        assert (await echo.execute_update(Echo.say, large)).text == MEGABYTE
+    await database.close()
+
+
+async def test_claims_come_back_in_order_or_not_at_all(database: Database) -> None:
+    from temporalio.converter import StorageDriverStoreContext, StorageDriverWorkflowInfo
+
+    driver = PostgresDriver(database)
+    context = StorageDriverStoreContext(target=StorageDriverWorkflowInfo(namespace="default", id="w"))
+    payloads = [Payload(data=str(number).encode()) for number in range(20)]
+    claims = await driver.store(context, payloads)
+    assert await driver.retrieve(StorageDriverRetrieveContext(), claims[::-1]) == payloads[::-1]
+    unknown = dataclasses.replace(claims[0], claim_data={"key": str(uuid4())})
+    with pytest.raises(PayloadGone):
+        await driver.retrieve(StorageDriverRetrieveContext(), [claims[1], unknown])
+
+
+async def test_temporals_own_variables_say_where_it_is(
+    temporal_address: str, database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", temporal_address)
+    client = await connect(Settings(), database, for_api=False)
+    assert client.service_client.config.target_host == temporal_address
+    monkeypatch.delenv("TEMPORAL_ADDRESS")
+    file = tmp_path / "temporal.toml"
+    file.write_text(f'[profile.here]\naddress = "{temporal_address}"\nnamespace = "other"\n')
+    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(file))
+    monkeypatch.setenv("TEMPORAL_PROFILE", "here")
+    client = await connect(Settings(), database, for_api=False)
+    assert (client.service_client.config.target_host, client.namespace) == (temporal_address, "other")
+    file.write_text("[profile.here\n")
+    with pytest.raises(SetupError):
+        await connect(Settings(), database, for_api=False)
+
+
+async def test_without_temporal_an_api_starts_and_its_calls_fail_soon(database: Database) -> None:
+    with pytest.raises(ServiceUnavailable) as caught:
+        await connect(Settings(), database, "127.0.0.1:1", for_api=False)
+    assert caught.value.service == "temporal"
+    client: Client = await connect(Settings(), database, "127.0.0.1:1", for_api=True)
+    began = time.monotonic()
+    with pytest.raises((RPCError, RuntimeError)) as failed:
+        await client.get_workflow_handle("x").describe()
+    if isinstance(failed.value, RPCError):
+        assert failed.value.status == RPCStatusCode.UNAVAILABLE
+    assert time.monotonic() - began < 2
+    await asyncio.sleep(0)
