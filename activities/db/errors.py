@@ -22,7 +22,8 @@ _OURS = (
     UnsupportedClientFeatureError,
     UnsupportedServerFeatureError,
 )
-_BUSY = "another operation"
+_BUSY = "cannot perform operation: another operation"
+"""Begins the driver's complaint about two statements at once on one connection: a mistake of ours."""
 
 
 def is_lost(error: BaseException) -> bool:

@@ -24,16 +24,16 @@ log = logging.getLogger(__name__)
 sql = load_queries()
 
 
-async def ensure_usable(settings: DatabaseSettings) -> SchemaStatus:
+async def ensure_usable(settings: DatabaseSettings, *, migrations: Path = MIGRATIONS) -> SchemaStatus:
     """What api and worker do first (R1-R9, S44). Returns what was found; anything but `ready` only where `settings.required` is false.
 
     No statement changes the database unless `settings.migrate_on_start`. Raises DatabaseUnavailableError and MigrationError.
     """
-    status = await schema_status(settings)
+    status = await schema_status(settings, migrations=migrations)
     try:
         if settings.migrate_on_start and status.state in ("database_missing", "behind"):
-            await migrate(settings)
-            status = await schema_status(settings)
+            await migrate(settings, migrations=migrations)
+            status = await schema_status(settings, migrations=migrations)
         _demand(status, ready=True)
     except DatabaseUnavailableError as error:
         if settings.required:

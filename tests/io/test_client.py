@@ -11,16 +11,17 @@ from uuid import uuid4
 import pytest
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
-from temporalio.converter import PayloadCodec, StorageDriverRetrieveContext
+from temporalio.converter import PayloadCodec, StorageDriverRetrieveContext, StorageDriverStoreContext, StorageDriverWorkflowInfo
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Replayer, Worker
 
 from activities.db.client import connect, data_converter
 from activities.db.payloads import PayloadGone, PostgresDriver
 from activities.db.pool import Database
+from cli.services.postgres import PostgresServer
 from settings import DatabaseSettings, Settings
+from tests import services
 from tests.io.echo import Echo, Saying, repeat
-from tests.io.postgres import PostgresServer
 from workflows.contracts.errors import ServiceUnavailable, SetupError
 
 MEGABYTE = "m" * 1_000_000
@@ -102,27 +103,21 @@ async def test_storage_is_behind_the_codec(temporal_address: str, database: Data
     await Replayer(workflows=[Echo], data_converter=data_converter(PostgresDriver(database), Turned())).replay_workflow(history)
 
 
-async def test_r15_storage_lost_and_back(temporal_address: str, own_server: PostgresServer) -> None:
-    settings = DatabaseSettings(url=own_server.url("outlast"), migrate_on_start=True)
-    from activities.db.migrate import ensure_usable
-
-    await ensure_usable(settings)
-    database = await Database.open(settings)
+async def test_r15_storage_lost_and_back(temporal_address: str, own_postgres: PostgresServer) -> None:
+    database = await Database.open(DatabaseSettings(url=own_postgres.url(services.TEMPLATE)))
     large = Saying(text=MEGABYTE, through_activity=True)
     async with echoing(temporal_address, database) as echo:
         assert (await echo.execute_update(Echo.say, large)).text == MEGABYTE
-        own_server.stop()
+        own_postgres.stop()
         with pytest.raises(ServiceUnavailable):
             await echo.execute_update(Echo.say, large)
         assert (await echo.execute_update(Echo.say, Saying(text="small"))).text == "small"
-        own_server.start()
+        own_postgres.start()
         assert (await echo.execute_update(Echo.say, large)).text == MEGABYTE
     await database.close()
 
 
 async def test_claims_come_back_in_order_or_not_at_all(database: Database) -> None:
-    from temporalio.converter import StorageDriverStoreContext, StorageDriverWorkflowInfo
-
     driver = PostgresDriver(database)
     context = StorageDriverStoreContext(target=StorageDriverWorkflowInfo(namespace="default", id="w"))
     payloads = [Payload(data=str(number).encode()) for number in range(20)]

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import time
 from collections.abc import AsyncIterator
 from uuid import uuid4
@@ -10,8 +11,8 @@ import pytest
 
 from activities.db.feed import READER_LIMIT, Committed, Feed, Reread, Streamed, Subscription
 from activities.db.pool import Database
+from cli.services.postgres import PostgresServer
 from settings import DatabaseSettings
-from tests.io.postgres import PostgresServer
 from workflows.contracts.errors import ServiceUnavailable
 
 
@@ -127,25 +128,25 @@ async def test_cut_connections_lose_no_event(feed: Feed, database: Database) -> 
     assert rereads >= 2
 
 
-async def test_r15_a_feed_started_before_postgres(own_server: PostgresServer) -> None:
-    own_server.stop()
-    settings = DatabaseSettings(url=own_server.url("postgres"), timeout_seconds=0.5)
+async def test_r15_a_feed_started_before_postgres(bare_postgres: PostgresServer) -> None:
+    bare_postgres.stop()
+    settings = DatabaseSettings(url=bare_postgres.url("postgres"), timeout_seconds=0.5)
     feed = await Feed.open(settings)
     with pytest.raises(ServiceUnavailable):
         async with feed.subscribe("s"):
             pytest.fail("nothing is listened to")
     assert health(feed) == "reconnecting"
-    own_server.start()
+    bare_postgres.start()
     await asyncio.sleep(1.2)
     database = await Database.open(settings)
     async with feed.subscribe("s") as subscription:
         assert health(feed) == "listening"
         await notify(database, s="s", e=1)
         assert await commits(subscription, 1) == [1]
-        own_server.stop()
+        bare_postgres.stop()
         await asyncio.sleep(0.2)
         assert health(feed) == "reconnecting"
-        own_server.start()
+        bare_postgres.start()
         assert await subscription.next(5) == Reread()
         await notify(database, s="s", e=2)
         assert await commits(subscription, 2) == [2]
@@ -153,17 +154,17 @@ async def test_r15_a_feed_started_before_postgres(own_server: PostgresServer) ->
     await database.close()
 
 
-async def test_r16_a_server_that_hangs_is_noticed(own_server: PostgresServer) -> None:
-    settings = DatabaseSettings(url=own_server.url("postgres"), timeout_seconds=0.3)
+async def test_r16_a_server_that_hangs_is_noticed(bare_postgres: PostgresServer) -> None:
+    settings = DatabaseSettings(url=bare_postgres.url("postgres"), timeout_seconds=0.3)
     feed = await Feed.open(settings)
     async with feed.subscribe("s") as subscription:
         assert await subscription.next(0.1) in (None, Reread())
-        own_server.freeze()
+        bare_postgres.signal(signal.SIGSTOP)
         began = time.monotonic()
         while health(feed) == "listening":
             assert time.monotonic() - began < 1.5
             await asyncio.sleep(0.05)
-        own_server.thaw()
+        bare_postgres.signal(signal.SIGCONT)
         assert await subscription.next(5) == Reread()
         assert health(feed) == "listening"
     await feed.close()

@@ -1,14 +1,15 @@
 """The pool: Postgres lost, back, and hanging."""
 
 import asyncio
+import signal
 import time
 
 import asyncpg
 import pytest
 
 from activities.db.pool import Database
+from cli.services.postgres import PostgresServer
 from settings import DatabaseSettings
-from tests.io.postgres import PostgresServer
 from workflows.contracts.errors import ServiceUnavailable
 
 
@@ -18,31 +19,31 @@ async def use(database: Database) -> int:
     return value
 
 
-async def test_r15_lost_then_back(own_server: PostgresServer) -> None:
-    database = await Database.open(DatabaseSettings(url=own_server.url("postgres")))
+async def test_r15_lost_then_back(bare_postgres: PostgresServer) -> None:
+    database = await Database.open(DatabaseSettings(url=bare_postgres.url("postgres")))
     await asyncio.gather(*(use(database) for _ in range(5)))
-    own_server.stop()
+    bare_postgres.stop()
     for _ in range(3):
         with pytest.raises(ServiceUnavailable) as caught:
             await use(database)
         assert caught.value.service == "database"
-    own_server.start()
+    bare_postgres.start()
     assert await asyncio.gather(*(use(database) for _ in range(20))) == [1] * 20
     await database.close()
 
 
-async def test_r15_opened_before_postgres_is_there(own_server: PostgresServer) -> None:
-    own_server.stop()
-    database = await Database.open(DatabaseSettings(url=own_server.url("postgres")))
+async def test_r15_opened_before_postgres_is_there(bare_postgres: PostgresServer) -> None:
+    bare_postgres.stop()
+    database = await Database.open(DatabaseSettings(url=bare_postgres.url("postgres")))
     with pytest.raises(ServiceUnavailable):
         await use(database)
-    own_server.start()
+    bare_postgres.start()
     assert await use(database) == 1
     await database.close()
 
 
-async def test_r15_killed_in_the_middle_of_statements(own_server: PostgresServer) -> None:
-    database = await Database.open(DatabaseSettings(url=own_server.url("postgres")))
+async def test_r15_killed_in_the_middle_of_statements(bare_postgres: PostgresServer) -> None:
+    database = await Database.open(DatabaseSettings(url=bare_postgres.url("postgres")))
 
     async def sleep() -> None:
         async with database.transaction() as connection:
@@ -50,45 +51,46 @@ async def test_r15_killed_in_the_middle_of_statements(own_server: PostgresServer
 
     asleep = [asyncio.create_task(sleep()) for _ in range(4)]
     await asyncio.sleep(0.3)
-    own_server.kill()
+    bare_postgres.signal(signal.SIGKILL)
     results = await asyncio.gather(*asleep, return_exceptions=True)
     assert [type(result) for result in results] == [ServiceUnavailable] * 4
-    own_server.start()
+    bare_postgres.start()
     assert await use(database) == 1
     await database.close()
 
 
-async def test_r16_a_server_that_hangs_is_unavailable_in_time(own_server: PostgresServer) -> None:
+async def test_r16_a_server_that_hangs_is_unavailable_in_time(bare_postgres: PostgresServer) -> None:
     limit = 1.0
-    database = await Database.open(DatabaseSettings(url=own_server.url("postgres"), timeout_seconds=limit))
+    database = await Database.open(DatabaseSettings(url=bare_postgres.url("postgres"), timeout_seconds=limit))
     await asyncio.gather(*(use(database) for _ in range(3)))
 
     async def hang_in_a_transaction() -> None:
         async with database.transaction() as connection:
             await connection.execute("select 1")
 
-    own_server.freeze()
+    bare_postgres.signal(signal.SIGSTOP)
     began = time.monotonic()
     results = await asyncio.gather(
         database.ping(limit), use(database), hang_in_a_transaction(), *(use(database) for _ in range(20)), return_exceptions=True
     )
     assert {type(result) for result in results} == {ServiceUnavailable}
     assert time.monotonic() - began < limit + 0.5
-    own_server.thaw()
+    bare_postgres.signal(signal.SIGCONT)
     assert await asyncio.gather(*(use(database) for _ in range(20))) == [1] * 20
     await database.close()
 
 
-async def test_r16_ping(own_server: PostgresServer) -> None:
-    database = await Database.open(DatabaseSettings(url=own_server.url("postgres")))
+async def test_r16_ping(bare_postgres: PostgresServer) -> None:
+    database = await Database.open(DatabaseSettings(url=bare_postgres.url("postgres")))
     await database.ping()
-    own_server.freeze()
+    bare_postgres.signal(signal.SIGSTOP)
     began = time.monotonic()
     with pytest.raises(ServiceUnavailable):
         await database.ping(0.3)
     assert time.monotonic() - began < 0.6
     await database.close()
     assert time.monotonic() - began < 2
+    bare_postgres.signal(signal.SIGCONT)
 
 
 async def test_a_busy_pool_is_unavailable_in_time(database: Database) -> None:
@@ -128,14 +130,14 @@ async def test_a_transaction_is_all_or_nothing(database: Database) -> None:
         assert [row["sha256"] for row in await connection.fetch("select sha256 from prompt_snapshots")] == ["kept"]
 
 
-async def test_a_lost_answer_to_a_commit_is_told(own_server: PostgresServer) -> None:
-    database = await Database.open(DatabaseSettings(url=own_server.url("postgres"), timeout_seconds=0.5))
+async def test_a_lost_answer_to_a_commit_is_told(bare_postgres: PostgresServer) -> None:
+    database = await Database.open(DatabaseSettings(url=bare_postgres.url("postgres"), timeout_seconds=0.5))
     with pytest.raises(ServiceUnavailable) as caught:
         async with database.transaction() as connection:
             await connection.execute("create table witness ()")
-            own_server.freeze()
+            bare_postgres.signal(signal.SIGSTOP)
     assert caught.value.maybe_happened
-    own_server.thaw()
+    bare_postgres.signal(signal.SIGCONT)
     await database.close()
 
 

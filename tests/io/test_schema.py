@@ -1,6 +1,9 @@
 """The schema: that it is the one that schema.sql describes, and what a runtime role may do with it."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 import asyncpg
 import pytest
@@ -11,8 +14,6 @@ from activities.db.migrate import MIGRATIONS, ensure_usable, head_revision, migr
 from activities.db.pool import Database
 from activities.db.queries import load_queries
 from settings import DatabaseSettings
-from tests.io.conftest import Statement
-from tests.io.postgres import PostgresServer
 from tests.io.schemas import catalog, copied_migrations, opened, second, tables
 from workflows.contracts.errors import DatabaseUnavailableError, MigrationError
 
@@ -46,7 +47,7 @@ async def test_style11_every_statement_fits_the_schema(database: Database) -> No
     assert wrong == {}
 
 
-async def test_r13_status_never_raises(server: PostgresServer, empty: DatabaseSettings, migrated: DatabaseSettings) -> None:
+async def test_r13_status_never_raises(empty: DatabaseSettings, migrated: DatabaseSettings) -> None:
     status = await schema_status(empty)
     assert (status.state, status.current, status.head) == ("behind", None, head_revision())
     assert (await schema_status(migrated)).state == "ready"
@@ -78,47 +79,57 @@ async def test_r13_a_schema_of_another_release_is_behind(migrated: DatabaseSetti
         await migrate(migrated)
 
 
-async def test_s44_runtime_role_gets_what_every_statement_needs(
-    server: PostgresServer, empty: DatabaseSettings, run_sql: Statement
-) -> None:
-    await run_sql("create role \"run time\" login password 'pw'")
-    await migrate(DatabaseSettings(url=empty.url, runtime_role="run time"))
-    runtime = DatabaseSettings(url=empty.url.replace("outlast:outlast-tests", "run%20time:pw"))
-    assert (await ensure_usable(runtime)).state == "ready"
+@asynccontextmanager
+async def runtime_role(settings: DatabaseSettings, role: str) -> AsyncIterator[DatabaseSettings]:
+    """A role, and settings that use it on the same database."""
+    async with opened(settings) as connection:
+        await connection.execute(f'create role "{role}" login')
+    try:
+        yield DatabaseSettings(url=settings.url.replace("//outlast@", f"//{quote(role)}@"))
+    finally:
+        async with opened(settings) as connection:
+            await connection.execute(f'drop owned by "{role}"; drop role "{role}"')
+
+
+async def test_s44_runtime_role_gets_what_every_statement_needs(empty: DatabaseSettings) -> None:
     queries = load_queries()
     refused = {}
-    async with opened(runtime) as connection:
-        for name in queries.available_queries:
-            try:
-                await connection.execute(f"explain (generic_plan) {getattr(queries, name).sql}")
-            except asyncpg.InsufficientPrivilegeError as error:
-                refused[name] = str(error)
-        assert refused == {}
-        for forbidden in (
-            "create table x ()",
-            "update outlast_schema set version_num = 'x'",
-            "delete from usage_ledger",
-            "truncate messages",
-        ):
-            with pytest.raises(asyncpg.InsufficientPrivilegeError):
-                await connection.execute(forbidden)
+    async with runtime_role(empty, "run time") as runtime:
+        await migrate(empty.model_copy(update={"runtime_role": "run time"}))
+        assert (await ensure_usable(runtime)).state == "ready"
+        async with opened(runtime) as connection:
+            for name in queries.available_queries:
+                try:
+                    await connection.execute(f"explain (generic_plan) {getattr(queries, name).sql}")
+                except asyncpg.InsufficientPrivilegeError as error:
+                    refused[name] = str(error)
+            assert refused == {}
+            for forbidden in ("create table x ()", "delete from outlast_schema", "delete from usage_ledger", "truncate messages"):
+                with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                    await connection.execute(forbidden)
 
 
-async def test_s44_a_missing_privilege_is_named(server: PostgresServer, empty: DatabaseSettings, run_sql: Statement) -> None:
-    await run_sql("create role r44 login password 'pw'")
-    await migrate(DatabaseSettings(url=empty.url, runtime_role="r44"))
-    name = empty.url.rpartition("/")[2]
-    await run_sql("revoke insert on messages, events from r44", name)
-    runtime = DatabaseSettings(url=server.url(name, "r44", "pw"), migrate_on_start=False)
-    before = await catalog(empty)
-    with pytest.raises(DatabaseUnavailableError, match="insert on events, insert on messages") as caught:
-        await ensure_usable(runtime)
-    assert caught.value.cause == "privilege_missing"
-    status = await schema_status(runtime)
-    assert (status.state, status.missing) == ("behind", ("insert on events", "insert on messages"))
-    await run_sql("revoke all on outlast_schema from r44", name)
-    assert "select on outlast_schema" in (await schema_status(runtime)).missing
-    assert await catalog(empty) == before
+async def test_s44_a_missing_privilege_is_named(empty: DatabaseSettings) -> None:
+    async with runtime_role(empty, "limited") as runtime:
+        await migrate(empty.model_copy(update={"runtime_role": "limited"}))
+        async with opened(empty) as connection:
+            await connection.execute("revoke insert on messages, events from limited")
+        before = await catalog(empty)
+        with pytest.raises(DatabaseUnavailableError, match="insert on events, insert on messages") as caught:
+            await ensure_usable(runtime)
+        assert caught.value.cause == "privilege_missing"
+        status = await schema_status(runtime)
+        assert (status.state, status.missing) == ("behind", ("insert on events", "insert on messages"))
+        async with opened(empty) as connection:
+            await connection.execute("revoke all on outlast_schema from limited")
+        assert "select on outlast_schema" in (await schema_status(runtime)).missing
+        assert await catalog(empty) == before
+
+
+async def test_s44_a_role_that_does_not_exist(empty: DatabaseSettings) -> None:
+    with pytest.raises(MigrationError, match="does not exist"):
+        await migrate(empty.model_copy(update={"runtime_role": "nobody here"}))
+    assert await tables(empty) == set()
 
 
 async def test_s44_behind_is_named_and_not_repaired(empty: DatabaseSettings) -> None:
