@@ -84,6 +84,12 @@ def impatient(source: Source) -> list[str]:
     return found
 
 
+def retrying(source: Source) -> list[str]:
+    """Client libraries that try again by themselves. (Temporal's counts the first try: 1 is none.)"""
+    words = [word for node in ast.walk(source.tree) if isinstance(node, ast.Call) for word in node.keywords if word.arg == "max_retries"]
+    return [source.at(word.value, "a client that retries") for word in words if ast.unparse(word.value) not in ("0", "1")]
+
+
 def values(call: ast.Call) -> list[ast.expr]:
     return [*call.args, *(word.value for word in call.keywords)]
 
@@ -198,3 +204,10 @@ def test_style10_nameless_patience_is_found(text: str) -> None:
     assert says(impatient, text)
     assert not says(impatient, "workflow.start_activity(a, b, start_to_close_timeout=policies.LIFETIME, retry_policy=policies.STEP)")
     assert not says(impatient, "timedelta(seconds=call.timeout_seconds)")
+
+
+def test_style10_client_libraries_retry_nothing() -> None:
+    assert any("max_retries=0" in source.text for source in sources("activities/llm"))
+    assert violations(retrying, sources("activities", "api", "cli", "worker.py")) == []
+    assert says(retrying, "Client(max_retries=3)")
+    assert not says(retrying, "Client(max_retries=0)")

@@ -7,7 +7,7 @@ from temporalio.common import RetryPolicy
 from workflows.model.call import OpenCall
 
 HEARTBEAT = timedelta(seconds=6)
-"""A worker that is silent for this long is dead (details.md, Timing: a turn goes on within 15 s)."""
+"""A worker that is silent for this long is dead (a turn goes on within 15 s of a worker being there, R88)."""
 
 BEAT_EVERY_SECONDS = 0.5
 """How often a living activity says so; a cancellation travels back with the answer."""
