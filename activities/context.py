@@ -2,7 +2,9 @@
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+import asyncpg
 from pydantic_ai.messages import ModelMessage
 
 from activities.db.pool import Database
@@ -13,39 +15,52 @@ KEPT_PATHS = 500
 KEPT_MESSAGES = 50_000
 
 
+@dataclass(frozen=True)
+class PathKey:
+    """Names the path to a message of which `count` model messages are stored, the last by (`turn_id`, `attempt`)."""
+
+    session_uid: str
+    message_id: str
+    count: int
+    turn_id: str | None
+    attempt: int | None
+
+    @classmethod
+    def of(cls, session_uid: str, tail: asyncpg.Record) -> "PathKey":
+        """The key of a message as its row shows it now."""
+        return cls(session_uid, tail["id"], tail["next_model_message"], tail["last_turn_id"], tail["last_attempt"])
+
+
 class Conversations:
-    """Parsed paths, keyed by (session, message, its change number): a key names one state of one path for ever.
+    """Parsed paths, keyed by what the path ends with: a key names one state of one path for ever.
 
     Cached messages are shared and must not be changed in place.
     """
 
     def __init__(self, *, kept_paths: int = KEPT_PATHS, kept_messages: int = KEPT_MESSAGES) -> None:
-        self._paths: OrderedDict[tuple[str, str, int], tuple[ModelMessage, ...]] = OrderedDict()
+        self._paths: OrderedDict[PathKey, tuple[ModelMessage, ...]] = OrderedDict()
         self._kept_paths = kept_paths
         self._kept_messages = kept_messages
         self._messages = 0
         self.loads = 0
 
-    async def up_to(self, db: Database, session_uid: str, message_id: str, change: int) -> tuple[ModelMessage, ...]:
-        """What the model saw from the root to `message_id`, whose change number is `change`. Raises ServiceUnavailable."""
-        key = (session_uid, message_id, change)
+    async def up_to(self, db: Database, key: PathKey) -> tuple[ModelMessage, ...]:
+        """What the model saw from the root to the end of a message. Raises ServiceUnavailable."""
         if (known := self._paths.get(key)) is not None:
             self._paths.move_to_end(key)
             return known
         async with db.connection() as conn:
-            bodies = [row["body"] async for row in sql.path_model_messages(conn, session_uid=session_uid, message_id=message_id)]
+            bodies = [row["body"] async for row in sql.path_model_messages(conn, session_uid=key.session_uid, message_id=key.message_id)]
         self.loads += 1
         path = tuple(load(bodies))
         self._keep(key, path)
         return path
 
-    def extend(self, session_uid: str, message_id: str, change: int, path: Sequence[ModelMessage], bodies: Sequence[str]) -> None:
-        """Keeps the path of a message that grew. The new messages are parsed from what was stored, so that a warm and a cold
-        worker send the same bytes.
-        """
-        self._keep((session_uid, message_id, change), (*path, *load(bodies)))
+    def extend(self, key: PathKey, path: Sequence[ModelMessage], bodies: Sequence[str]) -> None:
+        """Keeps a path that grew by `bodies`. They are parsed from what was stored, so that a warm and a cold worker send the same bytes."""
+        self._keep(key, (*path, *load(bodies)))
 
-    def _keep(self, key: tuple[str, str, int], path: tuple[ModelMessage, ...]) -> None:
+    def _keep(self, key: PathKey, path: tuple[ModelMessage, ...]) -> None:
         if (before := self._paths.pop(key, None)) is not None:
             self._messages -= len(before)
         self._paths[key] = path

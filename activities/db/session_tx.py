@@ -12,6 +12,7 @@ import asyncpg
 from activities.db.pool import Database
 from activities.db.queries import load_queries
 from workflows.contracts.json_text import json_text
+from workflows.contracts.steps import Birth
 from workflows.model.session import SessionRef
 
 sql = load_queries()
@@ -155,15 +156,30 @@ def joined(rows: Sequence[asyncpg.Record]) -> list[LivePiece]:
 
 
 @asynccontextmanager
-async def session_tx(db: Database, session: SessionRef, turn_id: str | None = None) -> AsyncIterator[SessionTx]:
-    """Locks the session for one transaction.
+async def session_tx(db: Database, session: SessionRef, turn_id: str | None = None, birth: Birth | None = None) -> AsyncIterator[SessionTx]:
+    """Locks the session for one transaction. `birth`: makes its row first, if it is not there.
 
     Raises SessionGone if there is no such session, ServiceUnavailable if Postgres is not there.
     """
     async with db.transaction() as conn:
+        if birth:
+            await _bear(conn, session, birth)
         row = await sql.lock_session(conn, session_uid=session.session_uid, turn_id=turn_id)
         if row is None:
             raise SessionGone(session.session_uid)
         tx = SessionTx(conn, row)
         yield tx
         await tx.finish()
+
+
+async def _bear(conn: Any, session: SessionRef, birth: Birth) -> None:
+    await sql.insert_session(
+        conn,
+        session_uid=session.session_uid,
+        tenant=session.tenant,
+        session_id=session.session_id,
+        owner=birth.owner,
+        profile=birth.profile,
+        subject=birth.subject,
+        created_at=moment(birth.created_at),
+    )

@@ -1,12 +1,13 @@
 """What becomes of tool calls: recorded once, superseded, settled; and what the model is told of them."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import asyncpg
+from pydantic_ai.messages import ModelRequest
 
 from activities.db.session_tx import SessionTx, sql
 from activities.llm.translate import LIBRARY, RecordedCall, dump, tool_returns
@@ -108,10 +109,14 @@ def recorded(rows: Iterable[asyncpg.Record]) -> list[RecordedCall]:
             outcome=row["outcome"],
             status=row["status"],
             model_text=row["model_text"],
-            recorded_at=row["recorded_at"],
         )
         for row in rows
     ]
+
+
+def results_request(rows: Sequence[asyncpg.Record]) -> ModelRequest:
+    """The request that tells the model of a response's results; its time is that of the last one."""
+    return tool_returns(recorded(rows), max(row["recorded_at"] for row in rows).isoformat())
 
 
 async def unanswered_calls(tx: SessionTx, tail: asyncpg.Record) -> list[asyncpg.Record]:
@@ -146,6 +151,6 @@ async def answer_last_response(tx: SessionTx, message_id: str) -> None:
         step=tail["last_step"],
         positions=[tail["next_model_message"]],
         kinds=["request"],
-        bodies=[dump(tool_returns(recorded(rows)))],
+        bodies=[dump(results_request(rows))],
         library=LIBRARY,
     )

@@ -143,7 +143,6 @@ def _value(text: str) -> Any:
 async def _sums(tx: SessionTx, step: RunStep, end: StepEnd, at: datetime) -> None:
     """Text and usage of the step on its turn, its message and the ledger."""
     turn, done = step.turn, end.done
-    spent = done.usage.model_copy(update={"tool_calls": len(end.calls)})
     before = await sql.turn_so_far(tx.conn, session_uid=tx.uid, turn_id=turn.turn_id)
     tail = await sql.message_tail(tx.conn, session_uid=tx.uid, message_id=turn.message_id)
     await sql.extend_turn(
@@ -152,7 +151,7 @@ async def _sums(tx: SessionTx, step: RunStep, end: StepEnd, at: datetime) -> Non
         turn_id=turn.turn_id,
         content=end.text,
         model=done.model or None,
-        usage=_added(usage_of(before["usage"]), spent).model_dump_json(),
+        usage=_added(usage_of(before["usage"]), done.usage).model_dump_json(),
         first_text_at=end.first_text_at,
         steps=step.step,
     )
@@ -162,7 +161,7 @@ async def _sums(tx: SessionTx, step: RunStep, end: StepEnd, at: datetime) -> Non
         id=turn.message_id,
         content=end.text,
         model=done.model or None,
-        usage=_added(usage_of(tail["usage"]), spent).model_dump_json(),
+        usage=_added(usage_of(tail["usage"]), done.usage).model_dump_json(),
         error=json_text(done.error.model_dump()) if done.error else None,
         prompt=json_text(end.prompt) if end.prompt is not None else None,
         change=tx.next_change(),

@@ -6,24 +6,9 @@ from activities.projection.calls import close_batch, record_host_result, superse
 from activities.projection.display import announce_message
 from workflows.contracts.errors import Refusal
 from workflows.contracts.json_text import json_text
-from workflows.contracts.steps import Birth, NewMessage, Opening
-from workflows.model.session import SessionRef
+from workflows.contracts.steps import NewMessage, Opening
 from workflows.model.turn import TurnConfig, TurnRef
 from workflows.rules.tree import Place, Placement, place_under
-
-
-async def bear_session(conn: object, session: SessionRef, birth: Birth) -> None:
-    """The session's row, if this is its first input."""
-    await sql.insert_session(
-        conn,
-        session_uid=session.session_uid,
-        tenant=session.tenant,
-        session_id=session.session_id,
-        owner=birth.owner,
-        profile=birth.profile,
-        subject=birth.subject,
-        created_at=moment(birth.created_at),
-    )
 
 
 def is_open(tx: SessionTx, turn: TurnRef) -> bool:
@@ -115,7 +100,7 @@ async def _user_message(tx: SessionTx, turn: TurnRef, message: NewMessage, profi
         step=0,
         positions=[0],
         kinds=["request"],
-        bodies=[dump(user_request(message.content, message.host_context, at))],
+        bodies=[dump(user_request(message.content, message.host_context, turn.accepted_at))],
         library=LIBRARY,
     )
     await announce_message(tx, message.id, turn.turn_id, at)

@@ -6,6 +6,12 @@ from temporalio.common import RetryPolicy
 
 from workflows.model.call import OpenCall
 
+STICKY_SECONDS = 2.0
+"""How long a session waits for the worker that has it cached before another one takes it."""
+
+DATABASE_RETRY_SECONDS = 0.5
+"""How long a turn waits between tries while Postgres is away."""
+
 HEARTBEAT = timedelta(seconds=6)
 """A worker that is silent for this long is dead (a turn goes on within 15 s of a worker being there, R88)."""
 
@@ -31,6 +37,9 @@ def tool(call: OpenCall) -> RetryPolicy:
         initial_interval=timedelta(seconds=0.2), maximum_interval=timedelta(seconds=5), maximum_attempts=0 if call.idempotent else 1
     )
 
+
+TOOL_RETRY_SECONDS = 0.5
+"""Times the attempt's number: the pause before a tool that raised runs again, if its author allows more than one attempt."""
 
 PROVIDER_ATTEMPTS = 4
 PROVIDER_FIRST_DELAY_SECONDS = 1.0

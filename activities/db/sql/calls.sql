@@ -20,10 +20,11 @@ where session_uid = :session_uid and call_id = :call_id and state = 'open'
 returning call_id, message_id, turn_id, attempt, step, tool_name, category, duration_ms, requested_at;
 
 -- name: find_call(session_uid, call_id)^
--- One call.
+-- One call; `paused` if its step's host calls have been handed over.
 select call_id, message_id, turn_id, attempt, step, position, tool_name, category, arguments, arguments_digest, state, outcome, status,
-  output, model_text, requested_at, recorded_at
-from calls where session_uid = :session_uid and call_id = :call_id;
+  output, model_text, requested_at, recorded_at,
+  exists (select from host_batches b where b.session_uid = c.session_uid and b.turn_id = c.turn_id and b.step = c.step) as paused
+from calls c where session_uid = :session_uid and call_id = :call_id;
 
 -- name: open_calls(session_uid)
 -- Every call without a result, in order.
@@ -57,3 +58,8 @@ returning message_id, turn_id, step;
 select b.message_id, b.turn_id, b.step, b.handover, t.number, t.attempt, t.kind, t.user_message_id, t.profile, t.config, t.accepted_at
 from host_batches b join turns t on t.session_uid = b.session_uid and t.turn_id = b.turn_id
 where b.session_uid = :session_uid and b.state = 'open';
+
+-- name: handover_of_step(session_uid, turn_id, attempt, step)$
+-- How a step's host calls are handed over.
+select result ->> 'handover' from steps
+where session_uid = :session_uid and turn_id = :turn_id and attempt = :attempt and step = :step;

@@ -114,3 +114,12 @@ select m.id, m.parent_id, m.role, m.content, m.created_at, m.updated_at, m.turn_
     from calls c where c.session_uid = m.session_uid and c.message_id = m.id) as calls
 from messages m
 where m.session_uid = :session_uid and m.id = :message_id;
+
+-- name: model_messages_of(session_uid, message_id)
+-- One message of the tree as the model saw it.
+select body from model_messages where session_uid = :session_uid and message_id = :message_id order by position;
+
+-- name: set_message_error(session_uid, id, error, change, at)!
+-- A turn ended with an error outside its step.
+update messages set error = :error::json, change = :change, updated_at = greatest(updated_at, :at)
+where session_uid = :session_uid and id = :id;

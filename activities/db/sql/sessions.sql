@@ -70,3 +70,7 @@ from piece;
 -- A session by its alias, for a workflow that starts where rows exist.
 select session_uid, owner, profile, subject, active_leaf_id, revision, turn_number
 from sessions where tenant = :tenant and session_id = :session_id;
+
+-- name: owner_of(session_uid)$
+-- Whose session it is.
+select owner from sessions where session_uid = :session_uid;

@@ -1,0 +1,127 @@
+"""What a model step finds when it begins: its place in the message, what the conversation was, how far an earlier attempt got."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+from pydantic_ai.messages import ModelMessage
+
+from activities.context import Conversations, PathKey
+from activities.db.pool import Database
+from activities.db.session_tx import SessionTx, moment, now_text, session_tx, sql
+from activities.llm.translate import dump, load
+from activities.projection.calls import results_request, unanswered_calls
+from activities.projection.opening import open_turn
+from workflows.contracts.steps import RunStep, StepDone
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A step that is to run. `path` is the conversation before it, `request` its new request as JSON (None: it is in the path)."""
+
+    path: tuple[ModelMessage, ...]
+    request: str | None
+    first_segment: int
+    next_model_message: int
+    after_seq: int
+    model_index: int
+    failures: int
+    seconds: float
+    actions: list[dict[str, Any]]
+
+    @property
+    def messages(self) -> list[ModelMessage]:
+        """Everything that the model is sent."""
+        return [*self.path, *(load([self.request]) if self.request else [])]
+
+
+@dataclass(frozen=True)
+class _Found:
+    tail: asyncpg.Record
+    before: asyncpg.Record | None
+    progress: asyncpg.Record | None
+    unanswered: list[asyncpg.Record]
+    after_seq: int
+    host_context: str | None
+
+
+async def begin(db: Database, paths: Conversations, step: RunStep) -> Begun | StepDone:
+    """Opens the turn if this step does, and reads what the step starts from. A step that is closed answers what it had answered.
+
+    Raises Refusal if the rows refuse the input, ServiceUnavailable if Postgres is not there.
+    """
+    async with session_tx(db, step.session, step.turn.turn_id, step.opening.birth if step.opening else None) as tx:
+        if (closed := await _closed(tx, step)) is not None:
+            return closed
+        if step.opening:
+            await open_turn(tx, step.turn, step.step, step.opening, step.profile, step.config)
+        elif tx.turn_state != "running":
+            return StepDone(state="stale")
+        found = await _find(tx, step)
+    path, request = await _conversation(db, paths, step, found)
+    progress = found.progress
+    return Begun(
+        path=path,
+        request=request,
+        first_segment=found.tail["next_segment"],
+        next_model_message=found.tail["next_model_message"],
+        after_seq=found.after_seq,
+        model_index=progress["model_index"] if progress else 0,
+        failures=progress["failures"] if progress else 0,
+        seconds=progress["seconds"] if progress else 0.0,
+        actions=(json.loads(found.host_context) or {}).get("actions") or [] if found.host_context else [],
+    )
+
+
+async def _closed(tx: SessionTx, step: RunStep) -> StepDone | None:
+    turn = step.turn
+    if tx.turn_state is None:
+        return None
+    row = await sql.closed_step(tx.conn, session_uid=tx.uid, turn_id=turn.turn_id, attempt=turn.attempt, step=step.step)
+    if row and row["result"]:
+        return StepDone.model_validate_json(row["result"])
+    ended = tx.turn_state != "running" and tx.turn_attempt is not None and tx.turn_attempt >= turn.attempt
+    return StepDone(state="stale") if ended else None
+
+
+async def _find(tx: SessionTx, step: RunStep) -> _Found:
+    turn = step.turn
+    tail = await sql.message_tail(tx.conn, session_uid=tx.uid, message_id=turn.message_id)
+    parent = step.opening.message.parent_id if step.opening and step.opening.message else None
+    before = await sql.message_tail(tx.conn, session_uid=tx.uid, message_id=parent) if parent else None
+    progress = None
+    if tx.turn_state is not None:
+        progress = await sql.step_progress(tx.conn, session_uid=tx.uid, turn_id=turn.turn_id, attempt=turn.attempt, step=step.step)
+        await _announce_restart(tx, step, tail["next_segment"], progress)
+    context = await sql.last_host_context(tx.conn, session_uid=tx.uid)
+    return _Found(tail, before, progress, await unanswered_calls(tx, tail), tx.cursor, context["host_context"] if context else None)
+
+
+async def _announce_restart(tx: SessionTx, step: RunStep, first_segment: int, progress: asyncpg.Record | None) -> None:
+    """An earlier attempt streamed something and did not end: readers are told to forget it (L22, R88)."""
+    announced = progress["announced"] if progress else 0
+    at = moment(now_text())
+    pieces = await tx.fix_live_text(at, stored=False)
+    touched = {piece.segment for piece in pieces} | set(range(first_segment, first_segment + announced))
+    if touched:
+        segments = [{"segment": number, "offset": 0} for number in sorted(touched)]
+        await tx.announce("step.restarted", step.turn.turn_id, at, {"segments": segments})
+    if announced and progress:
+        key = {"session_uid": tx.uid, "turn_id": step.turn.turn_id, "attempt": step.turn.attempt, "step": step.step}
+        kept = {name: progress[name] for name in ("model_index", "failures", "seconds")}
+        await sql.note_progress(tx.conn, **key, **kept, announced=0)
+
+
+async def _conversation(db: Database, paths: Conversations, step: RunStep, found: _Found) -> tuple[tuple[ModelMessage, ...], str | None]:
+    """The path before this step, and the results that its request carries."""
+    uid, tail = step.session.session_uid, found.tail
+    if found.unanswered:
+        request = dump(results_request(found.unanswered))
+        return await paths.up_to(db, PathKey.of(uid, tail)), request
+    if tail["next_model_message"] or not (step.opening and step.opening.message):
+        return await paths.up_to(db, PathKey.of(uid, tail)), None
+    async with db.connection() as conn:
+        own = [row["body"] async for row in sql.model_messages_of(conn, session_uid=uid, message_id=step.opening.message.id)]
+    before = await paths.up_to(db, PathKey.of(uid, found.before)) if found.before else ()
+    return (*before, *load(own)), None

@@ -1,0 +1,162 @@
+"""Server tools, as activities."""
+
+import asyncio
+import time
+
+import asyncpg
+from temporalio import activity
+
+from activities.beating import beating
+from activities.db.session_tx import SessionGone, SessionTx, moment, now_text, session_tx, sql
+from activities.kit import Kit
+from activities.llm.tools import Toolbox, ToolOutcome
+from activities.patience import patiently
+from activities.projection.calls import Verdict, announce_result, record
+from activities.projection.ending import finish_turn, open_batch
+from activities.running import Running, guarded
+from profiles import ToolContext
+from workflows.contracts.json_text import json_text
+from workflows.contracts.policies import TOOL_RETRY_SECONDS
+from workflows.contracts.tools import RunTool, SettleCall, ToolDone
+
+
+class Tools:
+    """Runs server tools and records what came of them."""
+
+    def __init__(self, kit: Kit, running: Running) -> None:
+        self._kit = kit
+        self._running = running
+
+    @activity.defn
+    async def run_tool(self, call: RunTool) -> ToolDone:
+        """Runs a server tool and commits its result."""
+        async with beating():
+            run = ToolRun(self._kit, call)
+            return await guarded(self._running.once(_key(call), run, run.run))
+
+    @activity.defn
+    async def settle_call(self, call: SettleCall) -> ToolDone:
+        """Commits the result of a call that nobody will run to its end. A result that came meanwhile stays."""
+        async with beating():
+            run = ToolRun(self._kit, call)
+            return await guarded(self._running.once(_key(call), run, lambda: run.settle(call)))
+
+
+def _key(call: RunTool) -> str:
+    return f"{call.session.session_uid}/{call.call.call_id}"
+
+
+class ToolRun:
+    """One run of one call."""
+
+    def __init__(self, kit: Kit, call: RunTool) -> None:
+        self._kit = kit
+        self._call = call
+        self._stopped = asyncio.Event()
+        self._started = time.monotonic()
+
+    def stop(self) -> None:
+        """Cancels the call: what it did by then is unknown, and the workflow ends the turn."""
+        self._stopped.set()
+
+    async def run(self) -> ToolDone:
+        """Runs the tool unless the call has a result already."""
+        row = await patiently(self._find)
+        if row is None or row["state"] == "recorded":
+            return _known(self._call, row)
+        outcome = await self._watched(row["arguments"])
+        if outcome is None:
+            return ToolDone(call_id=self._call.call.call_id, recorded=False, at=now_text(), seconds=self._seconds)
+        status = "failed" if outcome.outcome == "failed" else None
+        verdict = Verdict(outcome.outcome, status, outcome.output_json, duration_ms=round(self._seconds * 1000))
+        return await patiently(lambda: self._commit(verdict))
+
+    async def settle(self, settle: SettleCall) -> ToolDone:
+        """Records the verdict that the workflow came to."""
+        outcome = "interrupted" if settle.status == "unknown" else "failed"
+        return await patiently(lambda: self._commit(Verdict(outcome, settle.status, json_text(settle.reason))))
+
+    @property
+    def _seconds(self) -> float:
+        return time.monotonic() - self._started
+
+    async def _find(self) -> asyncpg.Record | None:
+        async with self._kit.db.connection() as conn:
+            return await sql.find_call(conn, session_uid=self._call.session.session_uid, call_id=self._call.call.call_id)
+
+    async def _owner(self) -> str | None:
+        async with self._kit.db.connection() as conn:
+            owner: str | None = await sql.owner_of(conn, session_uid=self._call.session.session_uid)
+            return owner
+
+    async def _watched(self, arguments: str) -> ToolOutcome | None:
+        """The outcome of the last attempt; None if the call was cancelled."""
+        tool = asyncio.create_task(self._attempts(arguments))
+        stopped = asyncio.create_task(self._stopped.wait())
+        try:
+            await asyncio.wait((tool, stopped), return_when=asyncio.FIRST_COMPLETED)
+            return tool.result() if tool.done() else None
+        finally:
+            for task in (tool, stopped):
+                task.cancel()
+            await asyncio.gather(tool, stopped, return_exceptions=True)
+
+    async def _attempts(self, arguments: str) -> ToolOutcome:
+        call, session = self._call.call, self._call.session
+        toolbox = Toolbox(self._kit.profile(self._call.profile))
+        context = ToolContext(
+            tenant=session.tenant, principal=await patiently(self._owner) or "", session_id=session.session_id, call_id=call.call_id
+        )
+        outcome = await toolbox.run(call.tool_name, arguments, context)
+        for attempt in range(1, call.attempts):
+            if outcome.outcome != "failed":
+                break
+            await asyncio.sleep(TOOL_RETRY_SECONDS * attempt)
+            outcome = await toolbox.run(call.tool_name, arguments, context)
+        return outcome
+
+    async def _commit(self, verdict: Verdict) -> ToolDone:
+        """Records the result; with the last one beside open host calls the host is asked and the turn ends, in one transaction (R105)."""
+        call, turn, at = self._call, self._call.turn, now_text()
+        try:
+            async with session_tx(self._kit.db, call.session, turn.turn_id) as tx:
+                if tx.turn_state != "running" or tx.turn_attempt != turn.attempt:
+                    return ToolDone(call_id=call.call.call_id, recorded=False, at=at, seconds=self._seconds)
+                if await record(tx, call.call.call_id, verdict, moment(at)) is None:
+                    row = await sql.find_call(tx.conn, session_uid=tx.uid, call_id=call.call.call_id)
+                    return _known(call, row)
+                await announce_result(tx, turn.turn_id, call.call.call_id, verdict, moment(at))
+                await sql.touch_message(tx.conn, session_uid=tx.uid, id=turn.message_id, change=tx.next_change(), at=moment(at))
+                paused = await self._hand_over_if_last(tx, at)
+        except SessionGone:
+            return ToolDone(call_id=call.call.call_id, recorded=False, at=at, seconds=self._seconds)
+        return ToolDone(
+            call_id=call.call.call_id,
+            output=verdict.output or "",
+            outcome=verdict.outcome,
+            status=verdict.status,
+            paused=paused,
+            at=at,
+            seconds=self._seconds,
+        )
+
+    async def _hand_over_if_last(self, tx: SessionTx, at: str) -> bool:
+        turn = self._call.turn
+        where = {"message_id": turn.message_id, "turn_id": turn.turn_id, "attempt": turn.attempt, "step": self._call.step}
+        rows = [row async for row in sql.calls_of_step(tx.conn, session_uid=tx.uid, **where)]
+        open_categories = {row["category"] for row in rows if row["state"] == "open"}
+        if open_categories != {"host"}:
+            return False
+        handover = await sql.handover_of_step(tx.conn, session_uid=tx.uid, turn_id=turn.turn_id, attempt=turn.attempt, step=self._call.step)
+        await open_batch(tx, turn.message_id, turn.turn_id, self._call.step, handover or "one", moment(at))
+        await finish_turn(tx, turn.turn_id, "waiting", None, self._call.revision, moment(at))
+        return True
+
+
+def _known(call: RunTool, row: asyncpg.Record | None) -> ToolDone:
+    """The answer of a call that has its result already, or whose session is gone."""
+    call_id = call.call.call_id
+    if row is None:
+        return ToolDone(call_id=call_id, recorded=False, at=now_text())
+    at = row["recorded_at"].isoformat()
+    return ToolDone(call_id=call_id, output=row["output"] or "", outcome=row["outcome"], status=row["status"], paused=row["paused"], at=at)

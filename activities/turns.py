@@ -1,0 +1,226 @@
+"""The writes of a turn that need no model, as activities; and where the rows say a session stands."""
+
+import json
+from typing import Any
+
+from temporalio import activity
+
+from activities.beating import beating
+from activities.db.session_tx import SessionGone, SessionTx, moment, now_text, session_tx, sql
+from activities.kit import Kit
+from activities.llm.translate import LIBRARY, dump, partial_response
+from activities.patience import patiently
+from activities.projection.calls import UNKNOWN, answer_last_response, record_host_result, settle_open_calls
+from activities.projection.display import announce_message
+from activities.projection.ending import end_early, finish_turn, pending_calls
+from activities.projection.opening import is_open, open_turn
+from activities.running import guarded
+from workflows.contracts.errors import Refusal
+from workflows.contracts.steps import Opening
+from workflows.contracts.turns import CallsRepaired, EndTurn, HandOver, LoadHead, RecordRefusal, RepairCalls, TurnEnded
+from workflows.model.call import OpenCall
+from workflows.model.state import Batch, Binding, Head, LastTurn
+from workflows.model.turn import TurnConfig, TurnError, TurnRef
+
+
+class Turns:
+    """Writes that the workflow asks for between steps."""
+
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+
+    @activity.defn
+    async def hand_over(self, step: HandOver) -> TurnEnded:
+        """Records a result in the middle of a batch and shows the next call, in one transaction (R124)."""
+        async with beating():
+            return await guarded(patiently(lambda: self._hand_over(step)))
+
+    async def _hand_over(self, step: HandOver) -> TurnEnded:
+        turn, at = step.turn, moment(step.turn.accepted_at)
+        async with session_tx(self._kit.db, step.session, turn.turn_id) as tx:
+            if not is_open(tx, turn):
+                opening = Opening(revision=tx.revision, host_context=step.host_context)
+                await open_turn(tx, turn, 0, opening, await _profile_of_batch(tx), None)
+                await record_host_result(tx, turn.turn_id, step.result, at)
+                await finish_turn(tx, turn.turn_id, "waiting", None, step.revision, at)
+        return TurnEnded(at=turn.accepted_at)
+
+    @activity.defn
+    async def end_turn(self, end: EndTurn) -> TurnEnded:
+        """Ends a turn that its step can't end; an ended turn stays as it is."""
+        async with beating():
+            return await guarded(patiently(lambda: self._end_turn(end)))
+
+    async def _end_turn(self, end: EndTurn) -> TurnEnded:
+        at, turn = now_text(), end.turn
+        response = ""
+        try:
+            async with session_tx(self._kit.db, end.session, turn.turn_id, end.opening.birth if end.opening else None) as tx:
+                if end.opening:
+                    await open_turn(tx, turn, end.step, end.opening, end.profile, end.config)
+                elif tx.turn_state != "running" or tx.turn_attempt != turn.attempt:
+                    return TurnEnded(at=at)
+                response = await self._keep_partial(tx, end, at)
+                await sql.set_message_error(
+                    tx.conn,
+                    session_uid=tx.uid,
+                    id=turn.message_id,
+                    error=end.error.model_dump_json(),
+                    change=tx.next_change(),
+                    at=moment(at),
+                )
+                await end_early(tx, turn.turn_id, turn.message_id, end.error, end.revision, moment(at))
+        except SessionGone:
+            return TurnEnded(at=at)
+        return TurnEnded(response=response, at=at)
+
+    async def _keep_partial(self, tx: SessionTx, end: EndTurn, at: str) -> str:
+        """What a step had streamed when it was lost is kept: as segments for readers, as a partial answer for the model."""
+        tail = await sql.message_tail(tx.conn, session_uid=tx.uid, message_id=end.turn.message_id)
+        pieces = await tx.fix_live_text(moment(at), stored=False)
+        if not pieces:
+            return ""
+        turn = end.turn
+        where = {"session_uid": tx.uid, "message_id": turn.message_id, "turn_id": turn.turn_id, "attempt": turn.attempt, "step": end.step}
+        await sql.insert_segments(
+            tx.conn,
+            **where,
+            positions=[piece.segment for piece in pieces],
+            kinds=[piece.kind for piece in pieces],
+            texts=[piece.text for piece in pieces],
+        )
+        await sql.rewrite_content(tx.conn, session_uid=tx.uid, message_id=turn.message_id)
+        await sql.rewind_turn_content(tx.conn, session_uid=tx.uid, turn_id=turn.turn_id)
+        text = "".join(piece.text for piece in pieces if piece.kind == "text")
+        if not text:
+            return ""
+        response = dump(partial_response(text, at))
+        await sql.insert_model_messages(
+            tx.conn, **where, positions=[tail["next_model_message"]], kinds=["response"], bodies=[response], library=LIBRARY
+        )
+        return response
+
+    @activity.defn
+    async def repair_calls(self, repair: RepairCalls) -> CallsRepaired:
+        """Resolves everything that is open as `unknown`, in one transaction (R137, R138)."""
+        async with beating():
+            return await guarded(patiently(lambda: self._repair_calls(repair)))
+
+    async def _repair_calls(self, repair: RepairCalls) -> CallsRepaired:
+        at = moment(repair.at)
+        async with session_tx(self._kit.db, repair.session) as tx:
+            _, waiting = await pending_calls(tx)
+            stale = [row async for row in sql.close_batches(tx.conn, session_uid=tx.uid)]
+            settled = await settle_open_calls(tx, UNKNOWN, at)
+            for message_id in dict.fromkeys(call["message_id"] for call in settled):
+                await answer_last_response(tx, message_id)
+                await sql.recount_message(tx.conn, session_uid=tx.uid, id=message_id)
+                await sql.touch_message(tx.conn, session_uid=tx.uid, id=message_id, change=tx.next_change(), at=at)
+                await announce_message(tx, message_id, None, at)
+            if settled or stale:
+                tx.change(at, revision=repair.revision)
+        cleared = waiting[0]["call_id"] if waiting else None
+        return CallsRepaired(cleared_pending=cleared, repaired_calls=tuple(call["call_id"] for call in settled))
+
+    @activity.defn
+    async def record_refusal(self, refused: RecordRefusal) -> None:
+        """Announces a refused signal to the session's readers."""
+        async with beating():
+            await guarded(patiently(lambda: self._record_refusal(refused)))
+
+    async def _record_refusal(self, refused: RecordRefusal) -> None:
+        refusal = refused.refusal
+        try:
+            async with session_tx(self._kit.db, refused.session) as tx:
+                data = {"what": refusal.what, "code": refusal.code, "message": refusal.message}
+                await tx.announce("input.refused", None, moment(refusal.at), data)
+        except SessionGone:
+            activity.logger.info("a refused signal is not announced: its session has no row yet")
+
+    @activity.defn
+    async def load_head(self, which: LoadHead) -> Head:
+        """Where the rows say the session stands; an unborn head if there are none."""
+        async with beating():
+            return await guarded(patiently(lambda: self._load_head(which)))
+
+    async def _load_head(self, which: LoadHead) -> Head:
+        blank = Head(default_profile=self._kit.profiles.default.name, indexed=self._kit.indexed)
+        async with self._kit.db.connection() as conn:
+            row = await sql.find_head(conn, tenant=which.tenant, session_id=which.session_id)
+            if row is None:
+                return blank
+            uid = str(row["session_uid"])
+            newest = await sql.newest_turn(conn, session_uid=uid)
+            return blank.model_copy(
+                update={
+                    "session_uid": uid,
+                    "owner": row["owner"],
+                    "binding": Binding(profile=row["profile"], subject=row["subject"]),
+                    "leaf_id": row["active_leaf_id"],
+                    "revision": row["revision"],
+                    "turn_number": row["turn_number"],
+                    "batch": await _batch(conn, uid),
+                    "last_turn": _last_turn(newest) if newest else None,
+                }
+            )
+
+
+async def _profile_of_batch(tx: SessionTx) -> str:
+    batch = await sql.current_batch(tx.conn, session_uid=tx.uid)
+    if batch is None:
+        raise Refusal("not_pending", "no host action is pending in this session")
+    profile: str = batch["profile"]
+    return profile
+
+
+async def _batch(conn: Any, uid: str) -> Batch | None:
+    """The open batch of the rows. One whose calls all have results (rows written by another tool) is not pending (R109)."""
+    row = await sql.current_batch(conn, session_uid=uid)
+    if row is None:
+        return None
+    where = {"message_id": row["message_id"], "turn_id": row["turn_id"], "attempt": row["attempt"], "step": row["step"]}
+    calls = [call async for call in sql.calls_of_step(conn, session_uid=uid, **where)]
+    host = [call for call in calls if call["category"] == "host" and call["outcome"] != "retried"]
+    batch = Batch(
+        message_id=row["message_id"],
+        turn=_turn_ref(row),
+        step=row["step"],
+        calls=tuple(
+            OpenCall(
+                call_id=call["call_id"],
+                tool_name=call["tool_name"],
+                arguments_digest=call["arguments_digest"],
+                **json.loads(call["options"]),
+            )
+            for call in host
+        ),
+        answered=tuple(call["call_id"] for call in host if call["state"] == "recorded"),
+        handover=row["handover"],
+        profile=row["profile"],
+        config=_config(row),
+    )
+    return batch if batch.open else None
+
+
+def _config(row: Any) -> TurnConfig | None:
+    return TurnConfig.model_validate_json(row["config"]) if row["config"] else None
+
+
+def _turn_ref(row: Any) -> TurnRef:
+    return TurnRef(
+        turn_id=row["turn_id"],
+        number=row["number"],
+        attempt=row["attempt"],
+        kind=row["kind"],
+        message_id=row["message_id"],
+        user_message_id=row["user_message_id"],
+        accepted_at=row["accepted_at"].isoformat(),
+    )
+
+
+def _last_turn(row: Any) -> LastTurn:
+    error = TurnError.model_validate_json(row["error"]) if row["error"] else None
+    return LastTurn(turn=_turn_ref(row), next_step=max(1, row["steps"]), error=error, profile=row["profile"], config=_config(row))
+
+
+__all__ = ["Turns"]

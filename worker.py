@@ -1,0 +1,116 @@
+"""The composition root of a worker: settings → connections, models, profiles → activities → Worker."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+from activities.db.client import connect
+from activities.db.locks import StepLocks
+from temporalio.client import Client
+from temporalio.worker import Worker
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+from activities.db.migrate import ensure_usable
+from activities.db.pool import Database
+from activities.kit import Kit
+from activities.llm.models import Models
+from activities.running import Running
+from activities.search_attributes import registered
+from activities.steps import Steps
+from activities.tools import Tools
+from activities.turns import Turns
+from profiles.loading import load_profiles
+from settings import Settings
+from workflows.contracts.policies import BEAT_EVERY_SECONDS, STICKY_SECONDS
+from workflows.session import SessionWorkflow
+
+WORKFLOWS = [SessionWorkflow]
+
+PASSED_THROUGH = (
+    "workflows.model",
+    "workflows.model.base",
+    "workflows.model.call",
+    "workflows.model.session",
+    "workflows.model.state",
+    "workflows.model.turn",
+    "workflows.contracts",
+    "workflows.contracts.errors",
+    "workflows.contracts.inputs",
+    "workflows.contracts.json_text",
+    "workflows.contracts.naming",
+    "workflows.contracts.policies",
+    "workflows.contracts.steps",
+    "workflows.contracts.tools",
+    "workflows.contracts.turns",
+)
+"""Data and contracts, by exact name. Rules and workflows stay guarded: a module that passes through can call the clock unseen."""
+
+
+def workflow_runner() -> SandboxedWorkflowRunner:
+    """The sandbox that workers and replays run workflows in."""
+    passed = SandboxRestrictions.passthrough_modules_default | set(PASSED_THROUGH)
+    return SandboxedWorkflowRunner(
+        restrictions=SandboxRestrictions(
+            passthrough_modules=passed,
+            invalid_modules=SandboxRestrictions.invalid_modules_default,
+            invalid_module_members=SandboxRestrictions.invalid_module_members_default,
+        )
+    )
+
+
+@asynccontextmanager
+async def open_kit(settings: Settings, database: Database) -> AsyncIterator[Kit]:
+    """What activities share. Profiles and models are built before the first task comes. Raises SetupError."""
+    profiles = load_profiles(settings)
+    models = Models(settings)
+    models.warm(profile.model for profile in profiles.values())
+    async with StepLocks(settings.database) as locks:
+        try:
+            yield Kit(settings=settings, db=database, locks=locks, models=models, profiles=profiles)
+        finally:
+            await models.close()
+
+
+def build_worker(client: Client, kit: Kit) -> Worker:
+    """A worker on the settings' task queue."""
+    running = Running(kit.locks)
+    steps, tools, turns = Steps(kit, running), Tools(kit, running), Turns(kit)
+    return Worker(
+        client,
+        task_queue=kit.settings.task_queue,
+        workflows=WORKFLOWS,
+        activities=[
+            steps.run_step,
+            tools.run_tool,
+            tools.settle_call,
+            turns.hand_over,
+            turns.end_turn,
+            turns.repair_calls,
+            turns.record_refusal,
+            turns.load_head,
+        ],
+        workflow_runner=workflow_runner(),
+        graceful_shutdown_timeout=timedelta(seconds=kit.settings.worker_shutdown_seconds),
+        max_heartbeat_throttle_interval=timedelta(seconds=BEAT_EVERY_SECONDS),
+        default_heartbeat_throttle_interval=timedelta(seconds=BEAT_EVERY_SECONDS),
+        sticky_queue_schedule_to_start_timeout=timedelta(seconds=STICKY_SECONDS),
+        max_concurrent_activities=500,
+        max_cached_workflows=2_000,
+    )
+
+
+async def run(settings: Settings, stop: asyncio.Event, *, address: str | None = None, ready: asyncio.Event | None = None) -> None:
+    """Runs a worker until `stop` is set. `address` is Temporal's, if its own configuration does not say it. Raises SetupError."""
+    await ensure_usable(settings.database)
+    database = await Database.open(settings.database)
+    try:
+        client = await connect(settings, database, address, for_api=False)
+        async with open_kit(settings, database) as kit:
+            kit.indexed = await registered(client)
+            async with build_worker(client, kit):
+                if ready:
+                    ready.set()
+                await stop.wait()
+    finally:
+        await database.close()
