@@ -28,13 +28,11 @@ from workflows.session import SessionWorkflow
 WORKFLOWS = [SessionWorkflow]
 
 PASSED_THROUGH = (
-    "workflows.model",
     "workflows.model.base",
     "workflows.model.call",
     "workflows.model.session",
     "workflows.model.state",
     "workflows.model.turn",
-    "workflows.contracts",
     "workflows.contracts.errors",
     "workflows.contracts.inputs",
     "workflows.contracts.json_text",
@@ -49,14 +47,7 @@ PASSED_THROUGH = (
 
 def workflow_runner() -> SandboxedWorkflowRunner:
     """The sandbox that workers and replays run workflows in."""
-    passed = SandboxRestrictions.passthrough_modules_default | set(PASSED_THROUGH)
-    return SandboxedWorkflowRunner(
-        restrictions=SandboxRestrictions(
-            passthrough_modules=passed,
-            invalid_modules=SandboxRestrictions.invalid_modules_default,
-            invalid_module_members=SandboxRestrictions.invalid_module_members_default,
-        )
-    )
+    return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH))
 
 
 @asynccontextmanager

@@ -172,7 +172,6 @@ class StepRun:
 
     async def calls(self, parts: list[ToolCallPart]) -> None:
         """Complete calls in the middle of the response: shown before the text that follows them (R77)."""
-        step = self._step
         added = await patiently(lambda: self._calls.add(parts, self._live.group(), announced=True))
         await patiently(self._live.flush)
         self._announced = len(self._live.segments)

@@ -82,12 +82,15 @@ class ToolRun:
 
     async def _find(self) -> asyncpg.Record | None:
         async with self._kit.db.connection() as conn:
-            return await sql.find_call(conn, session_uid=self._call.session.session_uid, call_id=self._call.call.call_id)
+            row: asyncpg.Record | None = await sql.find_call(
+                conn, session_uid=self._call.session.session_uid, call_id=self._call.call.call_id
+            )
+            return row
 
-    async def _owner(self) -> str | None:
+    async def _owner(self) -> str:
         async with self._kit.db.connection() as conn:
             owner: str | None = await sql.owner_of(conn, session_uid=self._call.session.session_uid)
-            return owner
+            return owner or ""
 
     async def _watched(self, arguments: str) -> ToolOutcome | None:
         """The outcome of the last attempt; None if the call was cancelled."""
@@ -105,7 +108,7 @@ class ToolRun:
         call, session = self._call.call, self._call.session
         toolbox = Toolbox(self._kit.profile(self._call.profile))
         context = ToolContext(
-            tenant=session.tenant, principal=await patiently(self._owner) or "", session_id=session.session_id, call_id=call.call_id
+            tenant=session.tenant, principal=await patiently(self._owner), session_id=session.session_id, call_id=call.call_id
         )
         outcome = await toolbox.run(call.tool_name, arguments, context)
         for attempt in range(1, call.attempts):

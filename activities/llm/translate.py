@@ -143,6 +143,11 @@ def _readable(output_json: str) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
+def partial_response(text: str, at: str) -> ModelResponse:
+    """What a lost step had said, as an answer that was interrupted `at` (ISO 8601)."""
+    return ModelResponse(parts=[TextPart(text)], timestamp=_time(at), state="interrupted")
+
+
 def dump(message: ModelMessage) -> str:
     """One message as JSON text."""
     return ModelMessagesTypeAdapter.dump_json([message]).decode()[1:-1]

@@ -35,7 +35,7 @@ STATUS_OF_HOST = {"success": None, "failed": "failed", "denied": "denied"}
 
 async def record(tx: SessionTx, call_id: str, verdict: Verdict, at: datetime) -> asyncpg.Record | None:
     """Records a result once. None: the call has one, and it stays."""
-    return await sql.record_call(
+    row: asyncpg.Record | None = await sql.record_call(
         tx.conn,
         session_uid=tx.uid,
         call_id=call_id,
@@ -46,6 +46,7 @@ async def record(tx: SessionTx, call_id: str, verdict: Verdict, at: datetime) ->
         duration_ms=verdict.duration_ms,
         at=at,
     )
+    return row
 
 
 async def announce_result(tx: SessionTx, turn_id: str, call_id: str, verdict: Verdict, at: datetime) -> None:
