@@ -128,11 +128,7 @@ class SessionJobs:
         live = self._live = LiveTurn(self._ref, job, revision, self._birth(), supersede)
         workflow.set_current_details(f"turn {number}: running")
         try:
-            outcome = await live.run()
-        except Exception as error:
-            workflow.logger.exception("a turn failed unexpectedly")
-            failed = TurnError.of("internal", f"{type(error).__name__} in the turn")
-            outcome = await live.end(failed)
+            outcome = await _to_its_end(live)
         finally:
             self._live = None
         self._settle(job, outcome, revision)
@@ -208,3 +204,17 @@ class SessionJobs:
             retry_policy=policies.UNTIL_DONE,
             summary=f"refused {job.refusal.what}",
         )
+
+
+async def _to_its_end(live: LiveTurn) -> TurnOutcome:
+    """Runs a turn. Whatever goes wrong in it ends the turn with a reason, never the session (L12)."""
+    try:
+        return await live.run()
+    except Exception as error:
+        workflow.logger.exception("a turn failed unexpectedly")
+        failed = TurnError.of("internal", f"{type(error).__name__} in the turn")
+    try:
+        return await live.end(failed)
+    except Exception:
+        workflow.logger.exception("the end of a failed turn could not be written")
+        return TurnOutcome(turn=live.turn, state="refused", error=failed)

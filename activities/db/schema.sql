@@ -3,9 +3,9 @@
 -- Temporal's history is the truth about what happened in which order; these tables are a projection of it and what
 -- every read is served from. Four ideas carry the schema:
 --
--- 1. One session, one counter. `sessions.cursor` is raised under the session row's lock by every transaction that writes
---    anything of that session, and numbers events and message changes. A reader that has seen number n therefore never
---    meets a later commit with a smaller one.
+-- 1. Counters under one lock. `sessions.cursor` numbers the events of a session and `sessions.feed` the changes of its messages;
+--    both are raised under the session row's lock by the transaction that writes them. A reader that has seen number n
+--    therefore never meets a later commit with a smaller one.
 -- 2. A tree without recursion. A message knows its branch, its depth and how many rows its path has; a branch knows the
 --    chain of branches that it hangs on. A path, an ordinal or a cold load is one index range per branch of that chain.
 -- 3. Append, don't rewrite. A turn adds segments, model messages, calls and events; it doesn't rewrite documents that grow.
@@ -30,6 +30,7 @@ create table sessions (
   turn_number integer not null default 0,
   message_count integer not null default 0,
   cursor bigint not null default 0,
+  feed bigint not null default 0,
   host_context json,
   host_context_at timestamptz,
   created_at timestamptz not null,

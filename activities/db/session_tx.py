@@ -69,6 +69,7 @@ class SessionTx:
         self.turn_number: int = row["turn_number"]
         self.message_count: int = row["message_count"]
         self.cursor: int = row["cursor"]
+        self.feed: int = row["feed"]
         self.updated_at: datetime = row["updated_at"]
         self.turn_state: str | None = row["turn_state"]
         self.turn_attempt: int | None = row["turn_attempt"]
@@ -77,10 +78,10 @@ class SessionTx:
         self._changed = False
 
     def next_change(self) -> int:
-        """A new value of the session's counter, for a row that changes."""
-        self.cursor += 1
+        """A new number of the change feed, for a message whose row changes."""
+        self.feed += 1
         self._changed = True
-        return self.cursor
+        return self.feed
 
     def change(self, at: datetime, **fields: Any) -> None:
         """Sets fields of the session's row."""
@@ -96,7 +97,8 @@ class SessionTx:
         self._add(type, turn_id, at, json_text(data))
 
     def _add(self, type: str, turn_id: str | None, at: datetime, data: str) -> None:
-        self._events.append(Event(self.next_change(), turn_id, type, data, at))
+        self.cursor += 1
+        self._events.append(Event(self.cursor, turn_id, type, data, at))
 
     async def fix_live_text(self, at: datetime, *, stored: bool) -> list[LivePiece]:
         """Turns live text into a `text` event. `stored`: its segments are written by this transaction, so characters are only pointed at."""
@@ -126,6 +128,7 @@ class SessionTx:
             turn_number=self.turn_number,
             message_count=self.message_count,
             cursor=self.cursor,
+            feed=self.feed,
             updated_at=self.updated_at,
             subject=self.subject,
             profile=self.profile,

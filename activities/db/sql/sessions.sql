@@ -8,7 +8,7 @@ on conflict do nothing;
 -- The session's row, locked, with what a writer wants to know first: the state of its turn and whether text is being streamed.
 select
   s.session_uid, s.tenant, s.session_id, s.owner, s.profile, s.subject, s.active_leaf_id, s.revision, s.turn_number,
-  s.message_count, s.cursor, s.updated_at,
+  s.message_count, s.cursor, s.feed, s.updated_at,
   t.state as turn_state, t.attempt as turn_attempt,
   exists (select from live_deltas d where d.session_uid = s.session_uid) as streaming
 from sessions s
@@ -16,11 +16,11 @@ left join turns t on t.session_uid = s.session_uid and t.turn_id = :turn_id
 where s.session_uid = :session_uid
 for update of s;
 
--- name: store_session(session_uid, active_leaf_id, revision, turn_number, message_count, cursor, updated_at, subject, profile)!
+-- name: store_session(session_uid, active_leaf_id, revision, turn_number, message_count, cursor, feed, updated_at, subject, profile)!
 -- Where the session stands after a transaction.
 update sessions set
   active_leaf_id = :active_leaf_id, revision = greatest(revision, :revision), turn_number = greatest(turn_number, :turn_number),
-  message_count = :message_count, cursor = :cursor, updated_at = greatest(updated_at, :updated_at), subject = :subject, profile = :profile
+  message_count = :message_count, cursor = :cursor, feed = :feed, updated_at = greatest(updated_at, :updated_at), subject = :subject, profile = :profile
 where session_uid = :session_uid;
 
 -- name: store_host_context(session_uid, host_context, at)!
