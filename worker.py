@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
-from activities.db.client import connect
-from activities.db.locks import StepLocks
 from temporalio.client import Client
 from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
+from activities.db.client import connect
+from activities.db.locks import StepLocks
 from activities.db.migrate import ensure_usable
 from activities.db.pool import Database
 from activities.kit import Kit

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Literal
 
 from activities.db.pool import Database
@@ -36,7 +35,7 @@ class LiveText:
     first_segment: int
     after_seq: int
     segments: list[Segment] = field(default_factory=list)
-    first_text_at: datetime | None = None
+    first_text_at: str = ""
     _position: int = 0
     _part: int | None = None
     _flusher: asyncio.Task[None] | None = None
@@ -48,7 +47,7 @@ class LiveText:
             self.segments.append(Segment(kind))
             self._part = part
         self.segments[-1].text += text
-        self.first_text_at = self.first_text_at or datetime.now(UTC)
+        self.first_text_at = self.first_text_at or now_text()
         if self._flusher is None or self._flusher.done():
             self._flusher = asyncio.create_task(self._flush_soon())
 

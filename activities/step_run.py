@@ -222,6 +222,7 @@ class StepRun:
             model=self._model_name,
             error=error,
             at=now_text(),
+            first_text_at=self._live.first_text_at,
             seconds=self._seconds,
         )
         end = StepEnd(
@@ -233,7 +234,6 @@ class StepRun:
             request=self._begun.request,
             response=done.response or None,
             prompt=[part.record() for part in self._prompt],
-            first_text_at=self._live.first_text_at,
         )
         return await patiently(lambda: self._commit(end))
 

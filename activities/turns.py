@@ -19,6 +19,7 @@ from workflows.contracts.errors import Refusal
 from workflows.contracts.steps import Opening
 from workflows.contracts.turns import CallsRepaired, EndTurn, HandOver, LoadHead, RecordRefusal, RepairCalls, TurnEnded
 from workflows.model.call import OpenCall
+from workflows.model.session import SessionRef
 from workflows.model.state import Batch, Binding, Head, LastTurn
 from workflows.model.turn import TurnConfig, TurnError, TurnRef
 
@@ -146,23 +147,33 @@ class Turns:
     async def _load_head(self, which: LoadHead) -> Head:
         blank = Head(default_profile=self._kit.profiles.default.name, indexed=self._kit.indexed)
         async with self._kit.db.connection() as conn:
+            found = await sql.find_head(conn, tenant=which.tenant, session_id=which.session_id)
+        if found is None:
+            return blank
+        uid = str(found["session_uid"])
+        await self._end_leftover(SessionRef(tenant=which.tenant, session_id=which.session_id, session_uid=uid))
+        async with self._kit.db.connection() as conn:
             row = await sql.find_head(conn, tenant=which.tenant, session_id=which.session_id)
-            if row is None:
-                return blank
-            uid = str(row["session_uid"])
             newest = await sql.newest_turn(conn, session_uid=uid)
-            return blank.model_copy(
-                update={
-                    "session_uid": uid,
-                    "owner": row["owner"],
-                    "binding": Binding(profile=row["profile"], subject=row["subject"]),
-                    "leaf_id": row["active_leaf_id"],
-                    "revision": row["revision"],
-                    "turn_number": row["turn_number"],
-                    "batch": await _batch(conn, uid),
-                    "last_turn": _last_turn(newest) if newest else None,
-                }
+            return Head(
+                session_uid=uid,
+                owner=row["owner"],
+                binding=Binding(profile=row["profile"], subject=row["subject"]),
+                default_profile=blank.default_profile,
+                indexed=blank.indexed,
+                leaf_id=row["active_leaf_id"],
+                revision=row["revision"],
+                turn_number=row["turn_number"],
+                batch=await _batch(conn, uid),
+                last_turn=_last_turn(newest) if newest else None,
             )
+
+    async def _end_leftover(self, session: SessionRef) -> None:
+        """A turn that rows show as running while a workflow only begins: the one before was ended from outside. It is over."""
+        async with session_tx(self._kit.db, session) as tx:
+            if (turn := await sql.live_turn(tx.conn, session_uid=tx.uid)) is not None:
+                error = TurnError.of("session_error", "the session's workflow was ended in the middle of this turn")
+                await end_early(tx, turn["turn_id"], turn["message_id"], error, tx.revision + 1, moment(now_text()))
 
 
 async def _profile_of_batch(tx: SessionTx) -> str:
@@ -221,6 +232,3 @@ def _turn_ref(row: Any) -> TurnRef:
 def _last_turn(row: Any) -> LastTurn:
     error = TurnError.model_validate_json(row["error"]) if row["error"] else None
     return LastTurn(turn=_turn_ref(row), next_step=max(1, row["steps"]), error=error, profile=row["profile"], config=_config(row))
-
-
-__all__ = ["Turns"]

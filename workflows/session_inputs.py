@@ -38,6 +38,7 @@ class SessionInputs:
     async def message(self, message: MessageInput) -> TurnReceipt:
         """Records a message; interrupts what runs unless it asks for patience."""
         jobs = self._jobs
+        admission.check_shape(message)
         digest = message.digest or body_digest(message)
         message_id = message.id or str(workflow.uuid4())
         if jobs.state.head.born:
@@ -80,7 +81,8 @@ class SessionInputs:
         admission.check_revision(state.head, message)
         admission.check_parent(state, message)
         admission.check_new_ids(state, message)
-        admission.check_busy(state.head, message, self._jobs.busy)
+        ended = message.rows.ended_turn if message.rows else None
+        admission.check_busy(state.head, message, self._jobs.busy and self._jobs.busy_turn != ended)
 
     def _repeated(self, message_id: str, known: Recent, digest: str) -> TurnReceipt:
         if known.digest != digest:

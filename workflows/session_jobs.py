@@ -124,8 +124,7 @@ class SessionJobs:
             parent = job.message.id if job.message else None
         job = job.model_copy(update={"turn": job.turn.model_copy(update={"number": number, "parent_id": parent})})
         revision = head.revision + (2 if job.message or (job.result and job.runs_model) else 1)
-        supersede = bool(job.message and head.batch)
-        live = self._live = LiveTurn(self._ref, job, revision, self._birth(), supersede)
+        live = self._live = LiveTurn(self._ref, job, revision, self._birth())
         workflow.set_current_details(f"turn {number}: running")
         try:
             outcome = await _to_its_end(live)

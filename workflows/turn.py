@@ -33,14 +33,13 @@ class TurnOutcome(Record):
 class LiveTurn:
     """Runs one turn. `cancel` may be called at any moment; `run` then ends with what there was."""
 
-    def __init__(self, session: SessionRef, job: QueuedTurn, revision: int, birth: Birth | None, supersede: bool) -> None:
+    def __init__(self, session: SessionRef, job: QueuedTurn, revision: int, birth: Birth | None) -> None:
         self.turn = job.turn
         self.cancelled = job.cancelled
         self._session = session
         self._job = job
         self._revision = revision
         self._birth = birth
-        self._supersede = supersede
         self._step = job.first_step
         self._spent = 0.0
         self._under_way: set[workflow.ActivityHandle[object]] = set()
@@ -80,7 +79,6 @@ class LiveTurn:
             message=job.message,
             result=job.result,
             host_context=job.host_context,
-            supersede=self._supersede,
             retry=job.turn.attempt > 1,
         )
 

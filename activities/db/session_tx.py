@@ -54,9 +54,12 @@ class LivePiece:
 
 
 class SessionTx:
-    """The session as this transaction sees and leaves it. Every event raises `cursor`; `finish` writes them all at once."""
+    """The session as this transaction sees and leaves it. Every event raises `cursor`; `finish` writes them all at once.
 
-    def __init__(self, conn: "asyncpg.pool.PoolConnectionProxy[Any] | asyncpg.Connection[Any]", row: asyncpg.Record) -> None:
+    `waiting`: when it was locked, a host batch or some call was open.
+    """
+
+    def __init__(self, conn: "asyncpg.Connection[asyncpg.Record]", row: asyncpg.Record) -> None:
         self.conn = conn
         self.uid = str(row["session_uid"])
         self.session_id: str = row["session_id"]
@@ -73,6 +76,7 @@ class SessionTx:
         self.updated_at: datetime = row["updated_at"]
         self.turn_state: str | None = row["turn_state"]
         self.turn_attempt: int | None = row["turn_attempt"]
+        self.waiting: bool = row["waiting"]
         self._streaming: bool = row["streaming"]
         self._events: list[Event] = []
         self._changed = False

@@ -43,7 +43,6 @@ class StepEnd:
     request: str | None = None
     response: str | None = None
     prompt: list[dict[str, Any]] | None = None
-    first_text_at: datetime | None = None
 
     @property
     def text(self) -> str:
@@ -152,7 +151,7 @@ async def _sums(tx: SessionTx, step: RunStep, end: StepEnd, at: datetime) -> Non
         content=end.text,
         model=done.model or None,
         usage=_added(usage_of(before["usage"]), done.usage).model_dump_json(),
-        first_text_at=end.first_text_at,
+        first_text_at=moment(done.first_text_at) if done.first_text_at else None,
         steps=step.step,
     )
     await sql.extend_message(

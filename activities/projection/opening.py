@@ -26,7 +26,7 @@ async def open_turn(tx: SessionTx, turn: TurnRef, step: int, opening: Opening, p
     at = moment(turn.accepted_at)
     if opening.message:
         await _check_ids(tx, turn, opening.message)
-    if opening.supersede:
+    if opening.message and tx.waiting:
         await supersede_open_calls(tx, at)
     await _turn_row(tx, turn, profile, config)
     await tx.announce("turn.started", turn.turn_id, at, {"kind": turn.kind, "message_id": turn.message_id})

@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime
 
-import worker
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent, WorkflowExecutionStartedEventAttributes, WorkflowTaskCompletedEventAttributes
 from temporalio.api.history.v1 import WorkflowExecutionCompletedEventAttributes as Completed
@@ -11,6 +10,7 @@ from temporalio.api.history.v1 import WorkflowTaskStartedEventAttributes as Star
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
+import worker
 from tests.architecture.canary import Canary, Obedient
 from tests.architecture.sources import ROOT
 

@@ -162,7 +162,7 @@ class Session:
                 await asyncio.sleep(0.02)
 
     async def _once(self, update: str, asked: Input, update_id: str) -> dict[str, Any]:
-        start = WithStartWorkflowOperation(
+        start: WithStartWorkflowOperation[Any, None] = WithStartWorkflowOperation(
             "SessionWorkflow",
             SessionStart(tenant="default", session_id=self.id),
             id=self.workflow_id,

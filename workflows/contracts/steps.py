@@ -32,8 +32,8 @@ class NewMessage(Record):
 class Opening(Record):
     """What the opening transaction writes beside the turn and `turn.started`.
 
-    `supersede`: the open host batch and every open call become `superseded` in the same transaction. `retry`: what the failed
-    step had streamed is taken back.
+    With a `message`, the open host batch and every open call become `superseded` in the same transaction. `retry`: what the
+    failed step had streamed is taken back.
     """
 
     revision: int
@@ -41,7 +41,6 @@ class Opening(Record):
     message: NewMessage | None = None
     result: CallResult | None = None
     host_context: dict[str, Any] | None = None
-    supersede: bool = False
     retry: bool = False
 
 
@@ -78,6 +77,7 @@ class StepDone(Record):
     model: str = ""
     error: TurnError | None = None
     at: str = ""
+    first_text_at: str = ""
     seconds: float = 0.0
 
 

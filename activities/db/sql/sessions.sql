@@ -10,7 +10,9 @@ select
   s.session_uid, s.tenant, s.session_id, s.owner, s.profile, s.subject, s.active_leaf_id, s.revision, s.turn_number,
   s.message_count, s.cursor, s.feed, s.updated_at,
   t.state as turn_state, t.attempt as turn_attempt,
-  exists (select from live_deltas d where d.session_uid = s.session_uid) as streaming
+  exists (select from live_deltas d where d.session_uid = s.session_uid) as streaming,
+  exists (select from host_batches b where b.session_uid = s.session_uid and b.state = 'open')
+    or exists (select from calls c where c.session_uid = s.session_uid and c.state = 'open') as waiting
 from sessions s
 left join turns t on t.session_uid = s.session_uid and t.turn_id = :turn_id
 where s.session_uid = :session_uid

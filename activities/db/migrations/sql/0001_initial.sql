@@ -156,6 +156,8 @@ create table steps (
   foreign key (session_uid, turn_id) references turns (session_uid, turn_id) on delete cascade
 );
 
+create index steps_unread on steps (session_uid) where result is not null;
+
 -- A step that is not closed yet: how often its provider failed for which model of the list, how much of the turn's time that took,
 -- and how many segments it has announced by durable events before its end.
 create table step_progress (
