@@ -108,7 +108,7 @@ async def test_r15_storage_lost_and_back(temporal_address: str, own_postgres: Po
     large = Saying(text=MEGABYTE, through_activity=True)
     async with echoing(temporal_address, database) as echo:
         assert (await echo.execute_update(Echo.say, large)).text == MEGABYTE
-        own_postgres.stop()
+        await asyncio.to_thread(own_postgres.stop)
         with pytest.raises(ServiceUnavailable):
             await echo.execute_update(Echo.say, large)
         assert (await echo.execute_update(Echo.say, Saying(text="small"))).text == "small"

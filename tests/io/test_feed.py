@@ -129,7 +129,7 @@ async def test_cut_connections_lose_no_event(feed: Feed, database: Database) -> 
 
 
 async def test_r15_a_feed_started_before_postgres(bare_postgres: PostgresServer) -> None:
-    bare_postgres.stop()
+    await asyncio.to_thread(bare_postgres.stop)
     settings = DatabaseSettings(url=bare_postgres.url("postgres"), timeout_seconds=0.5)
     feed = await Feed.open(settings)
     with pytest.raises(ServiceUnavailable):
@@ -143,7 +143,7 @@ async def test_r15_a_feed_started_before_postgres(bare_postgres: PostgresServer)
         assert health(feed) == "listening"
         await notify(database, s="s", e=1)
         assert await commits(subscription, 1) == [1]
-        bare_postgres.stop()
+        await asyncio.to_thread(bare_postgres.stop)
         await asyncio.sleep(0.2)
         assert health(feed) == "reconnecting"
         bare_postgres.start()

@@ -25,7 +25,7 @@ async def refusal(settings: DatabaseSettings) -> DatabaseUnavailableError:
 
 async def test_r01_no_server(bare_postgres: PostgresServer) -> None:
     settings = DatabaseSettings(url=bare_postgres.url(), migrate_on_start=True)
-    bare_postgres.stop()
+    await asyncio.to_thread(bare_postgres.stop)
     assert (await refusal(settings)).cause == "unreachable"
 
 
@@ -43,7 +43,7 @@ async def test_r01_a_server_that_hangs(bare_postgres: PostgresServer) -> None:
 
 async def test_not_required_starts_without_a_server(bare_postgres: PostgresServer) -> None:
     settings = DatabaseSettings(url=bare_postgres.url(), required=False, migrate_on_start=True)
-    bare_postgres.stop()
+    await asyncio.to_thread(bare_postgres.stop)
     assert (await ensure_usable(settings)).state == "unreachable"
 
 

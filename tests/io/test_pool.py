@@ -22,7 +22,7 @@ async def use(database: Database) -> int:
 async def test_r15_lost_then_back(bare_postgres: PostgresServer) -> None:
     database = await Database.open(DatabaseSettings(url=bare_postgres.url("postgres")))
     await asyncio.gather(*(use(database) for _ in range(5)))
-    bare_postgres.stop()
+    await asyncio.to_thread(bare_postgres.stop)
     for _ in range(3):
         with pytest.raises(ServiceUnavailable) as caught:
             await use(database)
@@ -33,7 +33,7 @@ async def test_r15_lost_then_back(bare_postgres: PostgresServer) -> None:
 
 
 async def test_r15_opened_before_postgres_is_there(bare_postgres: PostgresServer) -> None:
-    bare_postgres.stop()
+    await asyncio.to_thread(bare_postgres.stop)
     database = await Database.open(DatabaseSettings(url=bare_postgres.url("postgres")))
     with pytest.raises(ServiceUnavailable):
         await use(database)
