@@ -3,12 +3,14 @@
 import re
 
 from cli.configuration import document
+from profiles import Profile
 from tests.architecture.sources import PRODUCT, ROOT, Source, says, sources, violations
 
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)")
 RULE = re.compile(r"^\| ([RSKLP])(\d+) \|", re.MULTILINE)
 CITED = re.compile(r"\b([RSKLP])(\d+)(?:–\1?(\d+))?\b")
 PAGE = re.compile(r"\b([\w-]+\.md)\b")
+EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 TARGET = re.compile(r"(?:^|`)make ([a-z-]+)", re.MULTILINE)
 
 
@@ -79,3 +81,13 @@ def test_style15_cited_rules_and_pages_are_there() -> None:
 def test_style15_make_commands_are_there() -> None:
     assert violations(unknown_targets, sources(suffix=".md")) == []
     assert says(unknown_targets, "run `make nothing`", "docs/x.md")
+
+
+def test_style15_examples_in_python_run() -> None:
+    """The blocks of code in docs/ are programs. The one in getting-started.md defines a profile."""
+    found = {source.path: EXAMPLE.findall(source.text) for source in sources("docs", suffix=".md")}
+    names: dict[str, object] = {}
+    for path, examples in found.items():
+        for example in examples:
+            exec(compile(example, path, "exec"), names)
+    assert isinstance(names.get("profile"), Profile)
