@@ -23,8 +23,9 @@ from profiles import HostTool, Profile, ToolContext
 from profiles.definition import ServerTool
 from profiles.functions import ToolOptions, as_tool, options_of
 from profiles.schemas import TOOL_NAME, argument_problems, object_schema, schema_problem
-from workflows.contracts.errors import SetupError
+from workflows.contracts.errors import SetupError, TurnFault
 from workflows.model.call import Category
+from workflows.model.turn import TurnError
 
 _log = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ class Toolbox:
         self._server: dict[str, tuple[ToolsetTool[Any], ToolOptions]] | None = None
 
     async def definitions(self) -> list[ToolDefinition]:
-        """What the model is offered: server tools, then host tools. Raises SetupError if two toolsets share a name."""
+        """What the model is offered: server tools, then host tools. Raises SetupError if two toolsets share a name, TurnFault if one can't be asked."""
         server = await self._server_tools()
         host = [
             ToolDefinition(
@@ -113,7 +114,10 @@ class Toolbox:
 
     async def run(self, tool_name: str, arguments_json: str, ctx: ToolContext) -> ToolOutcome:
         """Runs a server tool once. Whatever it raises is an outcome; only cancellation passes through."""
-        server = await self._server_tools()
+        try:
+            server = await self._server_tools()
+        except (SetupError, TurnFault) as error:
+            return _problem(f"{tool_name} was not run: {error}", "failed")
         if tool_name not in server:
             return _problem(f"There is no server tool {tool_name!r}.", "failed")
         tool, options = server[tool_name]
@@ -131,11 +135,7 @@ class Toolbox:
     async def _argument_problem(self, tool_name: str, raw: str, arguments: Any) -> str | None:
         server = await self._server_tools()
         if tool_name in server:
-            try:
-                server[tool_name][0].args_validator.validate_json(raw)
-            except ValidationError as error:
-                return _validation_text(error)
-            return None
+            return _server_problem(server[tool_name][0], raw, arguments)
         if (tool := self._host.get(tool_name)) is not None:
             return "; ".join(argument_problems(tool.parameters, arguments)) or None
         known = ", ".join(dict.fromkeys([*server, *self._host])) or "none"
@@ -145,7 +145,7 @@ class Toolbox:
         if self._server is None:
             found: dict[str, tuple[ToolsetTool[Any], ToolOptions]] = {}
             for toolset, options in _toolsets(self._profile):
-                for name, tool in (await toolset.get_tools(_context(_NOBODY))).items():
+                for name, tool in (await self._tools_of(toolset)).items():
                     if name in found:
                         raise SetupError(f"profile {self._profile.name!r}, tool {name!r}: two tools have this name")
                     if tool.tool_def.kind != "function":
@@ -153,6 +153,14 @@ class Toolbox:
                     found[name] = (tool, options)
             self._server = found
         return self._server
+
+    async def _tools_of(self, toolset: AbstractToolset[Any]) -> dict[str, ToolsetTool[Any]]:
+        """Toolsets are never entered: one that talks to a server connects by itself, and again after the server died."""
+        try:
+            return await toolset.get_tools(_context(_NOBODY))
+        except Exception as error:
+            problem = f"profile {self._profile.name!r}: {toolset.label} does not say which tools it has ({type(error).__name__}: {error})"
+            raise TurnFault(TurnError.of("setup_error", " ".join(problem.split()))) from error
 
 
 @lru_cache(maxsize=256)
@@ -184,6 +192,17 @@ def _declared(actions: Sequence[Mapping[str, Any]]) -> list[HostTool]:
         deadline, remind = action.get("deadline_seconds"), action.get("remind_seconds")
         tools.append(HostTool(name, str(action.get("description") or ""), parameters, deadline, remind))
     return tools
+
+
+def _server_problem(tool: ToolsetTool[Any], raw: str, arguments: Any) -> str | None:
+    try:
+        tool.args_validator.validate_json(raw)
+    except ValidationError as error:
+        return _validation_text(error)
+    if isinstance(tool.toolset, FunctionToolset):
+        return None
+    # Validators of remote tools take any object; their schema is all there is.
+    return "; ".join(argument_problems(tool.tool_def.parameters_json_schema, arguments)) or None
 
 
 def _returned(value: Any) -> ToolOutcome:

@@ -8,13 +8,15 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from pydantic_ai import BinaryContent, ModelRetry
+from pydantic_ai import BinaryContent, ModelRetry, RunContext
 from pydantic_ai.messages import ToolCallPart
-from pydantic_ai.toolsets import FunctionToolset
+from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
+from pydantic_core import SchemaValidator, core_schema
 
 from activities.llm.tools import CallOptions, Toolbox
 from profiles import HostTool, Profile, ToolContext, tool
-from workflows.contracts.errors import SetupError
+from workflows.contracts.errors import SetupError, TurnFault
 
 CTX = ToolContext("acme", "ann", "s1", "c1")
 COUNT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
@@ -113,6 +115,44 @@ async def test_r129_at_most_32_actions_are_offered() -> None:
 async def test_two_toolsets_with_one_name_are_a_setup_error() -> None:
     with pytest.raises(SetupError, match="'who'"):
         await toolbox(who, FunctionToolset([plain_who()])).definitions()
+
+
+class Remote(AbstractToolset[Any]):
+    """A toolset whose tools take any object, as those of a remote server do; `down` it answers nothing."""
+
+    def __init__(self, down: bool = False) -> None:
+        self.down = down
+
+    @property
+    def id(self) -> str:
+        return "remote"
+
+    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        if self.down:
+            raise ConnectionError("refused")
+        definition = ToolDefinition(name="far", parameters_json_schema=COUNT)
+        return {
+            "far": ToolsetTool(toolset=self, tool_def=definition, max_retries=0, args_validator=SchemaValidator(core_schema.dict_schema()))
+        }
+
+    async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> Any:
+        return {"args": tool_args, "call": ctx.tool_call_id}
+
+
+async def test_a_remote_tools_arguments_are_checked_by_its_schema() -> None:
+    box = toolbox(Remote())
+    assert (await box.check(ToolCallPart("far", '{"n":1}', "c1"))).problem is None
+    assert (await box.check(ToolCallPart("far", '{"n":"x"}', "c1"))).problem == "$.n: 'x' is not of type 'integer'"
+    assert json.loads((await box.run("far", '{"n":1}', CTX)).output_json) == {"args": {"n": 1}, "call": "c1"}
+
+
+async def test_a_toolset_that_is_down_ends_the_turn_and_fails_the_call() -> None:
+    with pytest.raises(TurnFault, match="refused") as raised:
+        await toolbox(Remote(down=True)).definitions()
+    assert raised.value.error.type == "setup_error"
+    ran = await toolbox(Remote(down=True)).run("far", "{}", CTX)
+    assert ran.outcome == "failed"
+    assert "was not run" in ran.output_json
 
 
 def plain_who() -> Any:
