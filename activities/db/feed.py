@@ -143,6 +143,11 @@ class Feed:
             if not readers:
                 del self._readers[session_uid]
 
+    def wake(self) -> None:
+        """Tells every reader to look again."""
+        for subscription in [one for readers in self._readers.values() for one in readers]:
+            subscription.put(Reread())
+
     async def _until_listening(self) -> None:
         try:
             async with asyncio.timeout(self._settings.timeout_seconds):
@@ -172,8 +177,7 @@ class Feed:
             connection.add_termination_listener(lambda _: lost.set())
             await connection.add_listener(CHANNEL, self._deliver)
             self._listening.set()
-            for subscription in [one for readers in self._readers.values() for one in readers]:
-                subscription.put(Reread())  # LISTEN first, then read: what was committed in between is in both
+            self.wake()  # LISTEN first, then read: what was committed in between is in both
             while not await self._lost_within(lost, self._settings.timeout_seconds):
                 await connection.fetchval("select 1")
         except FAULTS as error:

@@ -1,0 +1,34 @@
+-- name: events_after(session_uid, seq, count)
+-- The durable events that follow a number.
+select seq, turn_id, type, data::text as data, at
+from events
+where session_uid = :session_uid and seq > :seq
+order by seq
+limit :count;
+
+-- name: stored_text(session_uid, message_ids, segments, offsets, lengths)
+-- Characters that were streamed, cut out of the segments that keep them, in the order asked for.
+select w.ordinal, coalesce(substr(s.text, w.start + 1, w.length), '') as text
+from unnest(
+  cast(:message_ids as text[]), cast(:segments as integer[]), cast(:offsets as integer[]), cast(:lengths as integer[])
+) with ordinality as w (message_id, segment, start, length, ordinal)
+left join segments s on s.session_uid = :session_uid and s.message_id = w.message_id and s.position = w.segment
+order by w.ordinal;
+
+-- name: live_text_after(session_uid, after_seq, position)
+-- The deltas of the live step that a reader hasn't got yet.
+select position, turn_id, segment, start_offset, kind, text
+from live_deltas
+where session_uid = :session_uid and after_seq = :after_seq and position + char_length(text) > :position
+order by position;
+
+-- name: turn_begins(session_uid, turn_id, attempt)$
+-- The number of the first event of a turn's newest attempt, null if the turn, or the attempt asked for, has not started.
+select max(e.seq)
+from turns t
+join events e on e.session_uid = t.session_uid and e.turn_id = t.turn_id and e.type = 'turn.started'
+where t.session_uid = :session_uid and t.turn_id = :turn_id and t.attempt >= :attempt;
+
+-- name: session_exists(session_uid)$
+-- Whether a session's rows are still there.
+select exists (select from sessions where session_uid = :session_uid);
