@@ -1,0 +1,53 @@
+"""Who calls, what they may see, and which pages may change state."""
+
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from fastapi import Depends, Request
+
+from api.errors import not_found
+from settings import AccessSettings, Settings
+from workflows.model.session import Caller
+
+LOCAL = Caller(tenant="default", principal="local", roles=("admin",))
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_BY_ADDRESS = frozenset({"local"})
+"""Modes in which nothing but the address vouches for a caller."""
+
+_READS = ("GET", "HEAD", "OPTIONS")
+
+
+def identify(request: Request) -> Caller:
+    """Who sent a request. In mode `local` that is always the same principal, and identity headers mean nothing."""
+    settings: AccessSettings = request.app.state.settings.access
+    assert settings.mode == "local"
+    return LOCAL
+
+
+CallerDep = Annotated[Caller, Depends(identify)]
+
+
+def owner_filter(caller: Caller) -> str | None:
+    """The owner whose rows a list shows; None shows the whole tenant (R40)."""
+    return None if caller.is_admin else caller.principal
+
+
+def require_visible(caller: Caller, owner: str | None) -> None:
+    """Raises the refusal of an absent session if `caller` may not see one of that owner (R38). No owner: admins only."""
+    if not caller.is_admin and owner != caller.principal:
+        raise not_found()
+
+
+def origin_allowed(method: str, origin: str | None, host: str, settings: Settings) -> bool:
+    """Whether a request may change state (R50).
+
+    Always without an Origin header (not a page), else for the configured origins and for the API's own pages. In mode `local`
+    nothing but the address vouches for a caller, so there the own address must be a loopback one: a name that a foreign page
+    has pointed at this machine does not count.
+    """
+    if method in _READS or origin is None or origin in settings.access.origins:
+        return True
+    page = urlsplit(origin)
+    if page.scheme not in ("http", "https") or page.netloc.lower() != host.lower():
+        return False
+    return settings.access.mode not in _BY_ADDRESS or page.hostname in (*_LOOPBACK, settings.api.host)

@@ -1,0 +1,85 @@
+"""The HTTP application: routes, errors, and the parts that live as long as it does."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
+
+from activities.db.client import connect
+from activities.db.events import EventLog
+from activities.db.feed import Feed
+from activities.db.messages import Messages
+from activities.db.pool import Database
+from activities.db.reads import Reads
+from api import errors, openapi
+from api.deps import Api
+from api.gate import Gate
+from api.routes import chat, events, health, host_actions, sessions
+from api.sending import Workflows
+from profiles.loading import load_profiles
+from settings import Settings
+
+VERSION = "0.1.0"
+
+
+def create_app(settings: Settings, *, durable: bool = True, temporal_address: str | None = None) -> FastAPI:
+    """The app. Neither Postgres nor Temporal need be there when it starts: what needs them answers 503 until they are.
+
+    `durable` False: state is lost when the process ends, and every answer says so. `temporal_address` overrides Temporal's own
+    configuration. Raises SetupError for a profile that can't be loaded.
+    """
+    app = FastAPI(
+        title="Outlast",
+        version=VERSION,
+        description="Assistant conversations that outlive processes.",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=_lifespan,
+    )
+    app.state.settings = settings
+    app.state.profiles = load_profiles(settings)
+    app.state.durable = durable
+    app.state.temporal_address = temporal_address
+    for routes in (chat, sessions, events, host_actions, health):
+        app.include_router(routes.router)
+    errors.install(app)
+    openapi.add_pages(app)
+    app.openapi = lambda: openapi.describe(app)  # type: ignore[method-assign]
+    app.add_middleware(Gate, settings=settings, durable=durable)
+    if settings.access.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.access.origins,
+            allow_methods=["GET", "POST", "PATCH", "DELETE"],
+            allow_headers=["*"],
+            expose_headers=["X-Session-ID", "X-Outlast-Durable", "Retry-After"],
+        )
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    settings: Settings = app.state.settings
+    database = await Database.open(settings.database)
+    feed = await Feed.open(settings.database)
+    temporal = await connect(settings, database, app.state.temporal_address, for_api=True)
+    app.state.api = Api(
+        settings=settings,
+        profiles=app.state.profiles,
+        durable=app.state.durable,
+        database=database,
+        reads=Reads(database),
+        messages=Messages(database),
+        log=EventLog(database),
+        feed=feed,
+        temporal=temporal,
+        workflows=Workflows(temporal, settings.task_queue),
+        stopping=asyncio.Event(),
+    )
+    try:
+        yield
+    finally:
+        await feed.close()
+        await database.close()

@@ -1,0 +1,48 @@
+"""What endpoints share: one of everything per process, made when the app starts."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+from temporalio.client import Client
+
+from activities.db.events import EventLog
+from activities.db.feed import Feed
+from activities.db.messages import Messages
+from activities.db.pool import Database
+from activities.db.reads import Reads
+from api.sending import Workflows
+from profiles.loading import Profiles
+from settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """The parts of a running api. `stopping` is set once the process is about to end."""
+
+    settings: Settings
+    profiles: Profiles
+    durable: bool
+    database: Database
+    reads: Reads
+    messages: Messages
+    log: EventLog
+    feed: Feed
+    temporal: Client
+    workflows: Workflows
+    stopping: asyncio.Event
+
+    def stop(self) -> None:
+        """Ends streams and waiting requests."""
+        self.stopping.set()
+        self.feed.wake()
+
+
+def get_api(request: Request) -> Api:
+    """The parts of the app that serves `request`."""
+    api: Api = request.app.state.api
+    return api
+
+
+ApiDep = Annotated[Api, Depends(get_api)]

@@ -1,0 +1,104 @@
+"""What a request body must be before anything reads it: JSON, of bounded size, with text that every part of the system can keep."""
+
+import json
+import re
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+
+from api.errors import RequestRefused
+
+MAX_BODY = 16 * 1024 * 1024
+"""Bytes of a request body (details.md, Bad bytes)."""
+
+MAX_DEPTH = 100
+"""Levels of nesting that a body may have."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class StrictRequest(Request):
+    """A request whose body was read and checked."""
+
+    def take(self, body: bytes, value: Any) -> None:
+        """Keeps the checked body for `body()` and `json()`."""
+        self._body = body
+        self._json = value
+
+
+class StrictRoute(APIRoute):
+    """A route that refuses bad bodies: 413 over 16 MiB, 415 for another content type, 422 for what is not clean JSON."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        takes_body = self.body_field is not None
+
+        async def checked(request: Request) -> Response:
+            if takes_body:
+                request = StrictRequest(request.scope, request.receive)
+                body = await _bounded(request)
+                if body:
+                    _expect_json(request)
+                    request.take(body, parse(body))
+            return await handle(request)
+
+        return checked
+
+
+def parse(body: bytes) -> Any:
+    """The JSON value that `body` writes.
+
+    Raises RequestRefused (422) for anything that isn't JSON in UTF-8, numbers that no float holds, nesting over `MAX_DEPTH`, NUL
+    characters and lone surrogates: no later part could keep them.
+    """
+    try:
+        value = json.loads(body.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        raise RequestRefused(422, "the body is not valid JSON in UTF-8") from error
+    _check(value)
+    return value
+
+
+async def _bounded(request: Request) -> bytes:
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > MAX_BODY:
+        raise RequestRefused(413, f"the body is over {MAX_BODY} bytes")
+    chunks = bytearray()
+    async for chunk in request.stream():
+        chunks += chunk
+        if len(chunks) > MAX_BODY:
+            raise RequestRefused(413, f"the body is over {MAX_BODY} bytes")
+    return bytes(chunks)
+
+
+def _expect_json(request: Request) -> None:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
+        raise RequestRefused(415, "the body must be of content type application/json")
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError(f"{text} is too large a number")
+    return value
+
+
+def _check(value: Any) -> None:
+    left = [(value, 0)]
+    while left:
+        item, depth = left.pop()
+        if isinstance(item, str):
+            if "\0" in item or _SURROGATE.search(item):
+                raise RequestRefused(422, "text must not contain NUL characters or lone surrogates")
+        elif isinstance(item, dict | list):
+            if depth == MAX_DEPTH:
+                raise RequestRefused(422, f"the body nests deeper than {MAX_DEPTH} levels")
+            inner = [*item.keys(), *item.values()] if isinstance(item, dict) else item
+            left += [(each, depth + 1) for each in inner]

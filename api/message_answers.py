@@ -1,0 +1,84 @@
+"""Answers that show messages: the display form of the tree."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, JsonValue
+
+from api.answers import Answer
+
+
+class TextSegment(Answer):
+    """Text or thinking, as it was streamed."""
+
+    kind: Literal["text", "thinking"]
+    text: str
+
+
+class ToolCall(Answer):
+    """A tool call. Absent `outcome`: success; absent `status`: completed. An open call has neither these nor `output`."""
+
+    id: str
+    name: str
+    input: JsonValue
+    output: JsonValue = None
+    outcome: str | None = None
+    status: str | None = None
+
+
+class ToolGroup(Answer):
+    """The tool calls that one response made side by side."""
+
+    kind: Literal["tool_group"]
+    tools: list[ToolCall]
+
+
+class Component(Answer):
+    """A part of a host card."""
+
+    kind: Literal["component"]
+    type: str
+    data: JsonValue = None
+
+
+Segment = Annotated[TextSegment | ToolGroup | Component, Field(discriminator="kind")]
+
+
+class MessageRow(Answer):
+    """A message as it is shown."""
+
+    id: str
+    parent_id: str | None
+    role: Literal["user", "assistant", "host"]
+    content: str
+    segments: list[Segment]
+    created_at: datetime
+    updated_at: datetime
+    turn_id: str | None
+    profile: str | None
+    model: str | None
+    usage: dict[str, Any] | None
+    error: dict[str, Any] | None
+    steering: dict[str, Any] | None
+
+
+class MessageList(Answer):
+    """The messages of one path, root first."""
+
+    messages: list[MessageRow]
+
+
+class TreeMessage(Answer):
+    """A message's place in the tree."""
+
+    id: str
+    parent_id: str | None
+    role: Literal["user", "assistant", "host"]
+    content: str
+    created_at: datetime
+
+
+class Tree(Answer):
+    """Every message of a session, parents before children."""
+
+    messages: list[TreeMessage]

@@ -1,0 +1,41 @@
+"""Cursors of lists: opaque to clients, the place of the last row for us."""
+
+import base64
+import binascii
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Query
+
+from activities.db.reads import Place
+from api.errors import RequestRefused
+
+Limit = Annotated[int, Query(ge=1, le=500, description="Rows of a page")]
+DEFAULT_LIMIT = 50
+
+
+def encode(place: Place) -> str:
+    """The cursor behind a row."""
+    text = f"{place.at.isoformat()} {place.session_uid}"
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def decode(cursor: str | None) -> Place | None:
+    """The place that a cursor names, None for none. Raises RequestRefused (422) for anything that `encode` didn't make."""
+    if cursor is None:
+        return None
+    try:
+        at, uid = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode().split(" ")
+        place = Place(datetime.fromisoformat(at), UUID(uid))
+        if place.at.tzinfo is None:
+            raise ValueError("a time without offset")
+    except (ValueError, binascii.Error) as error:
+        raise RequestRefused(422, "this is not a cursor of this list") from error
+    return place
+
+
+def next_cursor(places: Sequence[Place], limit: int) -> str | None:
+    """The cursor behind the page, None if no row is behind it. `places` are those of the page and, if there is one, of the next row."""
+    return encode(places[limit - 1]) if len(places) > limit else None

@@ -1,0 +1,47 @@
+"""Is it up, and may it be sent work: each part is asked with a limit, so that one that hangs doesn't hang the answer."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Literal
+
+from activities.db.status import schema_status
+from api.deps import Api
+from api.temporal import worker_seen
+from workflows.contracts.errors import ServiceUnavailable
+
+PROBE_SECONDS = 4.0
+"""All parts are asked side by side; the answer is out within 5 s (details.md)."""
+
+Part = Literal["postgres", "temporal", "worker"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one part said. `error` is one line, None if the part is well."""
+
+    part: Part
+    error: str | None = None
+
+
+async def examine(api: Api) -> list[Finding]:
+    """Looks at Postgres (reachable, schema at head), Temporal (reachable) and the worker (asks for work)."""
+    postgres, temporal = await asyncio.gather(_postgres(api), _temporal(api))
+    return [postgres, *temporal]
+
+
+async def _postgres(api: Api) -> Finding:
+    try:
+        async with asyncio.timeout(PROBE_SECONDS):
+            status = await schema_status(api.settings.database)
+    except TimeoutError:
+        return Finding("postgres", "unreachable: it does not answer")
+    return Finding("postgres", None if status.state == "ready" else f"{status.state}: {status.error}")
+
+
+async def _temporal(api: Api) -> list[Finding]:
+    queue = api.settings.task_queue
+    try:
+        polled = await worker_seen(api.temporal, queue, PROBE_SECONDS)
+    except ServiceUnavailable as error:
+        return [Finding("temporal", f"unreachable: {error}"), Finding("worker", "unknown while Temporal is not there")]
+    return [Finding("temporal"), Finding("worker", None if polled else f"no worker asks for work on task queue {queue}")]

@@ -1,0 +1,224 @@
+"""Request bodies. Unknown fields are refused, unlike in Temporal payloads (workflows/contracts), which tolerate them."""
+
+import hashlib
+import json
+from typing import Annotated, Literal, Self
+
+from fastapi import Path
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
+
+MAX_CONTENT = 1024 * 1024
+"""Bytes of a message's text in UTF-8."""
+
+MAX_VIEW = 32_000
+"""Characters of JSON that `view.data`, `view.state` and `extensions` of a host context take together."""
+
+_MEANING = {
+    "content",
+    "parent_id",
+    "profile",
+    "subject",
+    "attachments",
+    "host_context",
+    "config",
+    "message_type",
+    "when_busy",
+}
+_ONLY_MESSAGE = ("content", "id", "parent_id", "attachments", "config", "message_type", "when_busy")
+_ONLY_CONTINUATION = ("tool_result", "tool_outcome")
+
+
+def _no_dots(value: str) -> str:
+    if value in (".", ".."):
+        raise ValueError("`.` and `..` are not ids")
+    return value
+
+
+Id = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z0-9._:-]{1,64}$"),
+    AfterValidator(_no_dots),
+    Field(description="1 to 64 of A-Za-z0-9._:-, not . or .."),
+]
+"""An id of a session, message or turn (R66)."""
+
+IdPath = Annotated[Id, Path()]
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+CallId = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+
+
+class Body(BaseModel):
+    """A part of a request body."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Host(Body):
+    """Which application shows the conversation."""
+
+    name: str | None = None
+    kind: str | None = None
+    version: str | None = None
+
+
+class View(Body):
+    """What the person is looking at."""
+
+    name: str | None = None
+    description: str | None = None
+    data: JsonValue = None
+    state: JsonValue = None
+
+
+class DeclaredAction(Body):
+    """A host tool that is declared for this request. `parameters` is a JSON schema of type `object`."""
+
+    name: ToolName
+    description: str = ""
+    parameters: dict[str, JsonValue] = Field({"type": "object", "properties": {}})
+    deadline_seconds: float | None = Field(None, gt=0)
+    remind_seconds: float | None = Field(None, gt=0)
+
+    @field_validator("parameters")
+    @classmethod
+    def _is_schema(cls, value: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        if value.get("type") != "object":
+            raise ValueError("must be a JSON schema of type object")
+        try:
+            Draft202012Validator.check_schema(value)
+        except SchemaError as error:
+            raise ValueError(f"is not a JSON schema: {error.message}") from error
+        return value
+
+
+class HostContext(Body):
+    """What the host shows and can do. The last one is reused when a later message carries none."""
+
+    version: Literal[1] = 1
+    host: Host | None = None
+    view: View | None = None
+    navigation: list[JsonValue] = []
+    actions: list[DeclaredAction] = Field(default=[], max_length=32)
+    attachments: list[JsonValue] = Field(default=[], max_length=16)
+    background: dict[str, JsonValue] = {}
+    captured_at: AwareDatetime | None = None
+    extensions: dict[str, JsonValue] = {}
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        names = [action.name for action in self.actions]
+        if len(names) != len(set(names)):
+            raise ValueError("two actions have the same name")
+        view = self.view or View()
+        size = sum(len(json.dumps(part, ensure_ascii=False)) for part in (view.data, view.state, self.extensions))
+        if size > MAX_VIEW:
+            raise ValueError(f"view.data, view.state and extensions take {size} characters of JSON, at most {MAX_VIEW} are allowed")
+        return self
+
+
+class Budget(Body):
+    """Limits of one turn."""
+
+    max_input_tokens: int | None = Field(None, ge=1)
+    max_output_tokens: int | None = Field(None, ge=1)
+    max_total_tokens: int | None = Field(None, ge=1)
+    max_requests: int | None = Field(None, ge=1)
+    max_cost_usd: float | None = Field(None, gt=0)
+
+
+class Config(Body):
+    """What a message asks of its turn. Absent: as the profile and the settings say."""
+
+    model: Name | None = None
+    max_steps: int | None = Field(None, ge=1, le=1000)
+    temperature: float | None = Field(None, ge=0, le=2)
+    handover: Literal["one", "all"] | None = None
+    budget: Budget | None = None
+
+
+class ChatBody(Body):
+    """A message, or (with `tool_call_id`) a host's result that continues a turn."""
+
+    session_id: Id | None = None
+    id: Id | None = None
+    turn_id: Id | None = None
+    content: str | None = None
+    parent_id: Id | None = None
+    profile: Name | None = None
+    subject: Name | None = None
+    attachments: list[dict[str, JsonValue]] = []
+    host_context: HostContext | None = None
+    config: Config | None = None
+    message_type: Literal["standard", "steering"] = "standard"
+    when_busy: Literal["interrupt", "enqueue", "reject", "replace"] = "interrupt"
+    expected_revision: int | None = Field(None, ge=0)
+    tool_call_id: CallId | None = None
+    tool_result: JsonValue = None
+    tool_outcome: Literal["success", "failed", "denied"] = "success"
+
+    @model_validator(mode="after")
+    def _is_one_of_two(self) -> Self:
+        if self.is_continuation:
+            self._check_continuation()
+        elif not self.content and not self.attachments:
+            raise ValueError("a message needs `content` that is not empty, a continuation needs `tool_call_id`")
+        else:
+            self._refuse(_ONLY_CONTINUATION, "`{}` belongs to a continuation, which needs `tool_call_id`")
+        return self
+
+    @property
+    def is_continuation(self) -> bool:
+        """Whether this is a host's result rather than a message."""
+        return self.tool_call_id is not None
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the fields that carry meaning, in canonical JSON: what tells a repeat from another body under the same id."""
+        meaning = self.model_dump(mode="json", include=_MEANING, exclude_defaults=True)
+        text = json.dumps(meaning, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def _check_continuation(self) -> None:
+        if self.content is not None:
+            raise ValueError("a request carries either `content` or `tool_call_id`, not both")
+        self._refuse(_ONLY_MESSAGE, "`{}` belongs to a message, not to a continuation")
+        if self.session_id is None:
+            raise ValueError("a continuation needs `session_id`")
+        if "tool_result" not in self.model_fields_set:
+            raise ValueError("a continuation needs `tool_result` (any JSON value, null too)")
+
+    def _refuse(self, fields: tuple[str, ...], sentence: str) -> None:
+        for field in fields:
+            if field in self.model_fields_set and getattr(self, field) is not None:
+                raise ValueError(sentence.format(field))
+
+
+class CancelBody(Body):
+    """Which turn to cancel; absent: the live one."""
+
+    turn_id: Id | None = None
+
+
+class ChangeBody(Body):
+    """What every other write may carry."""
+
+    expected_revision: int | None = Field(None, ge=0)
+
+
+NO_TURN_NAMED = CancelBody()
+NOTHING_SAID = ChangeBody()
+"""What an absent body means."""

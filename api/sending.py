@@ -1,0 +1,186 @@
+"""Addresses session workflows: updates with a bounded, patient retry on one update id, and the query for where a session stands."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import TypeVar
+from uuid import uuid4
+from weakref import WeakValueDictionary
+
+from temporalio.client import (
+    Client,
+    WithStartWorkflowOperation,
+    WorkflowQueryFailedError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from api.errors import not_found
+from workflows.contracts.errors import REFUSAL, Refusal, ServiceUnavailable
+from workflows.contracts.inputs import (
+    CancelInput,
+    CancelReceipt,
+    ContinuationInput,
+    Input,
+    MessageInput,
+    RepairInput,
+    RepairReceipt,
+    RetryInput,
+    SessionStart,
+    TurnReceipt,
+)
+from workflows.contracts.naming import SESSION_WORKFLOW, session_workflow_id
+from workflows.model.base import Record
+from workflows.model.state import Head
+
+PATIENCE_SECONDS = 8.0
+"""How long an input is offered before the answer is 503 (details.md: other routes within 10 s)."""
+
+DOWN_SECONDS = 2.0
+"""How long a Temporal that refuses connections is asked again."""
+
+FIRST_DELAY_SECONDS = 0.02
+LAST_DELAY_SECONDS = 0.5
+AT_ONCE = 4
+"""Updates that one process has in flight for one session. Temporal takes ten from all of them, and refuses more (L4)."""
+
+_AGAIN = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.UNAVAILABLE)
+_ROLLED_OVER = "AcceptedUpdateCompletedWorkflow"
+_R = TypeVar("_R", bound=Record)
+
+
+class Workflows:
+    """Session workflows, by tenant and session id.
+
+    Each method raises Refusal for what the session refused (`not_found` if there is no such session), and ServiceUnavailable
+    where Temporal, or Postgres for a large payload, is not there.
+    """
+
+    def __init__(self, client: Client, task_queue: str) -> None:
+        self._client = client
+        self._task_queue = task_queue
+        self._turnstiles: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    async def message(self, session_id: str, message: MessageInput) -> TurnReceipt:
+        """Submits a message; the session is started if need be. Twice the same is once, also while no row of it is there yet."""
+        same = f"{message.id}/{message.digest[:16]}/{message.principal}"
+        return await self._update(session_id, "message", message, TurnReceipt, f"message/{same}", start=True)
+
+    async def continuation(self, session_id: str, result: ContinuationInput) -> TurnReceipt:
+        """Submits a host's result."""
+        return await self._once(session_id, "continuation", result, TurnReceipt)
+
+    async def cancel(self, session_id: str, cancel: CancelInput) -> CancelReceipt:
+        """Cancels the live turn or the named one."""
+        return await self._once(session_id, "cancel", cancel, CancelReceipt)
+
+    async def repair(self, session_id: str, repair: RepairInput) -> RepairReceipt:
+        """Resolves everything that is open."""
+        return await self._once(session_id, "repair", repair, RepairReceipt)
+
+    async def retry(self, session_id: str, retry: RetryInput) -> TurnReceipt:
+        """Runs the failed step of the last turn again."""
+        return await self._once(session_id, "retry", retry, TurnReceipt)
+
+    async def head(self, tenant: str, session_id: str) -> Head:
+        """Where a session stands that may have no rows yet. Raises the refusal `not_found` if nobody has begun it."""
+        handle = self._client.get_workflow_handle(session_workflow_id(tenant, session_id))
+        try:
+            head: Head = await handle.query("head", result_type=Head, rpc_timeout=timedelta(seconds=PATIENCE_SECONDS))
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                raise not_found() from error
+            raise ServiceUnavailable("temporal", "Temporal does not say where the session stands") from error
+        except (WorkflowQueryFailedError, RuntimeError) as error:
+            raise ServiceUnavailable("temporal", "the session can't be asked now") from error
+        if not head.born:
+            raise not_found()
+        return head
+
+    async def _once(self, session_id: str, name: str, payload: Input, answer: type[_R]) -> _R:
+        """An update of its own id. A session with rows may have no running workflow, so one is started; without rows it must be there."""
+        start = payload.rows is not None and payload.rows.session_uid is not None
+        return await self._update(session_id, name, payload, answer, f"{name}/{uuid4()}", start=start)
+
+    async def _update(self, session_id: str, name: str, payload: Input, answer: type[_R], update_id: str, *, start: bool) -> _R:
+        workflow_id = session_workflow_id(payload.tenant, session_id)
+        turnstile = self._turnstiles.setdefault(workflow_id, asyncio.Semaphore(AT_ONCE))
+
+        async def offer() -> _R:
+            taken: _R
+            if start:
+                operation = self._start(SessionStart(tenant=payload.tenant, session_id=session_id), workflow_id)
+                taken = await self._client.execute_update_with_start_workflow(
+                    name, payload, id=update_id, result_type=answer, start_workflow_operation=operation
+                )
+            else:
+                taken = await self._client.get_workflow_handle(workflow_id).execute_update(name, payload, id=update_id, result_type=answer)
+            return taken
+
+        sent = False
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS), turnstile:
+                sent = True
+                return await _until_taken(offer, absent_again=start)
+        except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
+            raise ServiceUnavailable("temporal", "the session did not answer in time", maybe_happened=sent) from error
+
+    def _start(self, argument: SessionStart, workflow_id: str) -> WithStartWorkflowOperation[object, object]:
+        return WithStartWorkflowOperation(
+            SESSION_WORKFLOW,
+            argument,
+            id=workflow_id,
+            task_queue=self._task_queue,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        )
+
+
+async def _until_taken(offer: Callable[[], Awaitable[_R]], *, absent_again: bool) -> _R:
+    """Offers one update until the workflow has judged it. Temporal refuses for a moment at ten in flight, at a rollover, while down."""
+    delay = FIRST_DELAY_SECONDS
+    clock = asyncio.get_running_loop().time
+    down_since: float | None = None
+    while True:
+        try:
+            return await offer()
+        except WorkflowUpdateFailedError as error:
+            if not _rolled_over(error):
+                raise _judged(error) from error
+            down = False
+        except RPCError as error:
+            down = _is_down(error, absent_again)
+        except RuntimeError as error:
+            if "connect" not in str(error):
+                raise
+            down = True
+        down_since = (down_since or clock()) if down else None
+        if down_since is not None and clock() - down_since > DOWN_SECONDS:
+            raise ServiceUnavailable("temporal", "Temporal can't be reached", maybe_happened=True)
+        await asyncio.sleep(delay)
+        delay = min(delay * 1.5, LAST_DELAY_SECONDS)
+
+
+def _is_down(error: RPCError, absent_again: bool) -> bool:
+    """Whether Temporal is not there, rather than busy for a moment. Raises what no repetition changes."""
+    if error.status == RPCStatusCode.NOT_FOUND:
+        if absent_again:
+            return False
+        raise not_found() from error
+    if error.status not in _AGAIN:
+        raise ServiceUnavailable("temporal", f"Temporal refused: {error.message}", maybe_happened=True) from error
+    return error.status == RPCStatusCode.UNAVAILABLE
+
+
+def _rolled_over(error: WorkflowUpdateFailedError) -> bool:
+    """The run ended while the handler was waiting; the input, if it was taken, is in the next run's state, which is asked."""
+    return isinstance(error.cause, ApplicationError) and error.cause.type == _ROLLED_OVER
+
+
+def _judged(error: WorkflowUpdateFailedError) -> Exception:
+    cause = error.cause
+    if isinstance(cause, ApplicationError) and cause.type == REFUSAL:
+        return Refusal.from_failure(cause)
+    return RuntimeError(f"the session failed on an input: {cause}")

@@ -1,0 +1,183 @@
+"""From a body to an accepted turn: look at the rows, judge what they can judge, let the session's workflow judge the rest."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+from activities.db.events import TurnStart
+from activities.db.reads import Door
+from api.access import require_visible
+from api.deps import Api
+from api.errors import RequestRefused
+from api.schemas import MAX_CONTENT, ChatBody
+from api.waiting import final_of
+from workflows.contracts.errors import Refusal
+from workflows.contracts.inputs import ContinuationInput, MessageInput, RetryInput, RowsSaid, TurnReceipt
+from workflows.model.session import Caller
+from workflows.model.turn import TurnConfig
+
+LOOK_AGAIN_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """An accepted turn."""
+
+    session_id: str
+    session_uid: UUID
+    turn_id: str
+    message_id: str
+    user_message_id: str | None
+    attempt: int
+
+    @property
+    def begins(self) -> TurnStart:
+        """The point in the session's event log just before the turn."""
+        return TurnStart(self.turn_id, self.attempt)
+
+    @property
+    def events(self) -> str:
+        """The relative URL of the turn's stream."""
+        return f"/api/sessions/{self.session_id}/events?after={self.begins}"
+
+
+async def begin(api: Api, caller: Caller, body: ChatBody, seconds: float) -> Started:
+    """Submits a message or continuation. `seconds` bounds how long a continuation waits for a live turn to end (R73).
+
+    Raises RequestRefused, Refusal and ServiceUnavailable; nothing has happened then, unless the last says that it may have.
+    """
+    _check_supported(body)
+    if body.profile is not None and body.profile not in api.profiles:
+        raise Refusal("unknown_profile", f"there is no profile {body.profile!r}; there are {', '.join(sorted(api.profiles))}")
+    if body.is_continuation:
+        return await _continue(api, caller, body, seconds)
+    return await _message(api, caller, body)
+
+
+async def retry(api: Api, caller: Caller, session_id: str, turn_id: str, expected_revision: int | None) -> Started:
+    """Submits a retry of a failed turn."""
+    door = await open_door(api, caller, session_id, turn_id=turn_id)
+    retry = RetryInput(**sender(caller), rows=said(door), expected_revision=expected_revision, turn_id=turn_id)
+    return _started(session_id, await api.workflows.retry(session_id, retry))
+
+
+async def open_door(api: Api, caller: Caller, session_id: str, **named: str | None) -> Door | None:
+    """What the rows say about a session and the ids that an input names. Raises the refusal `not_found` for a foreign session."""
+    door = await api.reads.door(caller.tenant, session_id, **named)
+    if door is not None:
+        require_visible(caller, door.owner)
+    return door
+
+
+def sender(caller: Caller) -> dict[str, Any]:
+    """The fields of an input that say who sends it."""
+    return {"tenant": caller.tenant, "principal": caller.principal, "roles": caller.roles}
+
+
+def said(door: Door | None) -> RowsSaid:
+    """What the workflow is told about the rows."""
+    if door is None:
+        return RowsSaid()
+    return RowsSaid(session_uid=str(door.session_uid), parent=door.parent_known, turn=door.turn_known, ended_turn=door.ended_turn)
+
+
+async def _message(api: Api, caller: Caller, body: ChatBody) -> Started:
+    session_id = body.session_id or str(uuid4())
+    door = None
+    if body.session_id is not None:
+        door = await open_door(api, caller, session_id, message_id=body.id, parent_id=body.parent_id, turn_id=body.turn_id)
+    if door is not None and door.message_known:
+        return await _known(api, session_id, door, body)
+    message = MessageInput(
+        **sender(caller),
+        rows=said(door),
+        expected_revision=body.expected_revision,
+        id=body.id or str(uuid4()),
+        turn_id=body.turn_id or str(uuid4()),
+        content=body.content or "",
+        digest=body.digest,
+        parent_id=body.parent_id,
+        profile=body.profile if door is not None else body.profile or api.settings.profile,
+        subject=body.subject,
+        host_context=_host_context(body),
+        config=None if body.config is None else TurnConfig.model_validate(body.config.model_dump(exclude_none=True)),
+        when_busy=body.when_busy,
+    )
+    return _started(session_id, await api.workflows.message(session_id, message))
+
+
+async def _known(api: Api, session_id: str, door: Door, body: ChatBody) -> Started:
+    """A message id that the rows have: the same body names the first one's turn, another body is refused (R63)."""
+    turn = None if door.message_turn_id is None else await api.reads.turn(door.session_uid, door.message_turn_id)
+    if turn is None or door.message_digest != body.digest or door.message_turn_id is None:
+        raise Refusal("duplicate_id", f"the session has another message with the id {body.id}")
+    return Started(session_id, door.session_uid, door.message_turn_id, turn.message_id, turn.user_message_id, attempt=1)
+
+
+async def _continue(api: Api, caller: Caller, body: ChatBody, seconds: float) -> Started:
+    assert body.session_id is not None and body.tool_call_id is not None
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + seconds
+    turn_id = body.turn_id or str(uuid4())
+    while True:
+        door = await open_door(api, caller, body.session_id, call_id=body.tool_call_id, turn_id=turn_id)
+        if door is not None:
+            _judge_by_rows(door, body)
+        result = ContinuationInput(
+            **sender(caller),
+            rows=said(door),
+            expected_revision=body.expected_revision,
+            tool_call_id=body.tool_call_id,
+            tool_result=body.tool_result,
+            tool_outcome=body.tool_outcome,
+            turn_id=turn_id,
+            host_context=_host_context(body),
+        )
+        try:
+            return _started(body.session_id, await api.workflows.continuation(body.session_id, result))
+        except Refusal as refusal:
+            if "later" not in refusal.facts or clock() >= deadline or api.stopping.is_set():
+                raise
+            await _until_ended(api, door, refusal.facts["later"], deadline - clock())
+
+
+async def _until_ended(api: Api, door: Door | None, turn_id: str, seconds: float) -> None:
+    """Waits for a live turn to end without touching the workflow. Without rows yet, for a moment."""
+    if door is None:
+        await asyncio.sleep(LOOK_AGAIN_SECONDS)
+    else:
+        await final_of(api, door.session_uid, TurnStart(turn_id), seconds)
+
+
+def _judge_by_rows(door: Door, body: ChatBody) -> None:
+    """What the rows can say about a continuation: a recorded result stays (R114), and a binding holds (R52)."""
+    if door.call_status is not None:
+        raise Refusal(
+            "already_recorded",
+            f"the call {body.tool_call_id} is recorded already, as {door.call_status}; the result that was sent now is not taken",
+            recorded_status=door.call_status,
+        )
+    other_profile = body.profile is not None and body.profile != door.profile
+    other_subject = body.subject is not None and door.subject is not None and body.subject != door.subject
+    if other_profile or other_subject:
+        raise Refusal("binding_conflict", "the session is bound to another profile or subject")
+
+
+def _started(session_id: str, receipt: TurnReceipt) -> Started:
+    return Started(
+        session_id, UUID(receipt.session_uid), receipt.turn_id, receipt.message_id, receipt.user_message_id, attempt=receipt.attempt
+    )
+
+
+def _host_context(body: ChatBody) -> dict[str, Any] | None:
+    return None if body.host_context is None else body.host_context.model_dump(mode="json", exclude_unset=True)
+
+
+def _check_supported(body: ChatBody) -> None:
+    if body.content is not None and len(body.content.encode()) > MAX_CONTENT:
+        raise RequestRefused(413, f"`content` is over {MAX_CONTENT} bytes")
+    if body.message_type == "steering":
+        raise RequestRefused(422, "`message_type`: steering is not supported by this release", "unsupported")
+    if body.attachments:
+        raise RequestRefused(422, "`attachments` are not supported by this release", "unsupported")

@@ -1,0 +1,65 @@
+"""Waits for a turn's final answer: the feed says when to look, the row says what it is. No workflow is asked."""
+
+import asyncio
+from uuid import UUID
+
+from activities.db.events import TurnStart
+from activities.db.feed import Streamed, Subscription
+from activities.db.reads import TurnOutcome
+from api.deps import Api
+from api.errors import not_found
+from workflows.contracts.errors import ServiceUnavailable
+
+LOOK_ANYWAY_SECONDS = 10.0
+"""How often the row is read without having been called: a backstop, not the way."""
+
+
+async def final_of(api: Api, session_uid: UUID, turn: TurnStart, seconds: float) -> str | None:
+    """The final answer of that attempt of a turn or of a later one, as JSON text; None if it has not ended in `seconds`.
+
+    While Postgres is away it goes on waiting, as the turn does. Raises the refusal `not_found` if the session was deleted.
+    """
+    deadline = asyncio.get_running_loop().time() + seconds
+    try:
+        async with api.feed.subscribe(str(session_uid)) as subscription:
+            return await _await_final(api, session_uid, turn, subscription, deadline)
+    except ServiceUnavailable:
+        return None
+
+
+async def _await_final(api: Api, session_uid: UUID, turn: TurnStart, subscription: Subscription, deadline: float) -> str | None:
+    clock = asyncio.get_running_loop().time
+    seen = False
+    while True:
+        outcome = await _look(api, session_uid, turn.turn_id)
+        if outcome is not None and outcome.final is not None and outcome.attempt >= turn.attempt:
+            return outcome.final
+        if outcome is None and seen and not await _exists(api, session_uid):
+            raise not_found()
+        seen = seen or outcome is not None
+        if clock() >= deadline or api.stopping.is_set():
+            return None
+        await _called(subscription, min(deadline, clock() + LOOK_ANYWAY_SECONDS))
+
+
+async def _called(subscription: Subscription, until: float) -> None:
+    """Waits for something but streamed text."""
+    clock = asyncio.get_running_loop().time
+    while (left := until - clock()) > 0:
+        note = await subscription.next(left)
+        if not isinstance(note, Streamed):
+            return
+
+
+async def _look(api: Api, session_uid: UUID, turn_id: str) -> TurnOutcome | None:
+    try:
+        return await api.reads.turn(session_uid, turn_id)
+    except ServiceUnavailable:
+        return None
+
+
+async def _exists(api: Api, session_uid: UUID) -> bool:
+    try:
+        return await api.log.exists(session_uid)
+    except ServiceUnavailable:
+        return True
