@@ -56,11 +56,12 @@ async def open_kit(settings: Settings, database: Database) -> AsyncIterator[Kit]
     profiles = load_profiles(settings)
     models = Models(settings)
     models.warm(profile.model for profile in profiles.values())
-    async with StepLocks(settings.database) as locks:
-        try:
-            yield Kit(settings=settings, db=database, locks=locks, models=models, profiles=profiles)
-        finally:
-            await models.close()
+    locks = await StepLocks.open(settings.database)
+    try:
+        yield Kit(settings=settings, db=database, locks=locks, models=models, profiles=profiles)
+    finally:
+        await locks.close()
+        await models.close()
 
 
 def build_worker(client: Client, kit: Kit) -> Worker:
