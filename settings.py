@@ -55,6 +55,10 @@ class AccessSettings(_Group):
         "local",
         description="`local`: everyone is principal `local` with role `admin` in tenant `default`; the API then listens on loopback only.",
     )
+    trust_network: bool = Field(
+        False,
+        description="Lets mode `local` listen on other addresses than loopback: something else, such as a container's published port, keeps strangers out.",
+    )
     origins: Annotated[list[str], NoDecode] = Field(
         default=[], description="Origins, comma-separated, whose pages may change state, beside the API's own."
     )

@@ -63,6 +63,11 @@ class PostgresServer:
         return self._runtime or self.data.absolute()
 
     @property
+    def where(self) -> str:
+        """How it is reached, for people."""
+        return f"socket in {self.socket_folder}"
+
+    @property
     def pid(self) -> int | None:
         """The process, None if it doesn't run."""
         return self._process.pid if self._process and self._process.poll() is None else None
@@ -90,7 +95,9 @@ class PostgresServer:
         if not (self.data / "PG_VERSION").exists():
             self._make_cluster()
         if len(os.fsencode(self.data.absolute() / _SOCKET_NAME)) > _SOCKET_PATH_BYTES:
-            self._runtime = self._make_private(Path(tempfile.mkdtemp(prefix=_RUNTIME_PREFIX)))
+            self._runtime = self._runtime or Path(tempfile.mkdtemp(prefix=_RUNTIME_PREFIX))
+            self._runtime.mkdir(exist_ok=True)  # a second `prepare` keeps the place that clients know
+            self._make_private(self._runtime)
 
     def launch(self) -> None:
         """Starts the process and returns at once. Call it from the main thread, after `prepare`."""

@@ -3,12 +3,10 @@
 import ctypes
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +14,9 @@ from workflows.contracts.errors import SetupError
 
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 _PR_SET_PDEATHSIG = 1
+_LOG_BYTES = 5_000_000
+"""A log that is larger when its program starts is put aside."""
+
 _KEPT = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "TZ", "USER")
 
 
@@ -44,6 +45,8 @@ def spawn(
     """
     parent = os.getpid()
     try:
+        if log.exists() and log.stat().st_size > _LOG_BYTES:
+            log.replace(log.with_suffix(".old.log"))
         with log.open("ab") as output:
             return subprocess.Popen(
                 [str(part) for part in command],
@@ -117,22 +120,3 @@ def last_line(log: Path) -> str:
     except OSError:
         return "no log"
     return next((line.strip() for line in reversed(lines) if line.strip()), "the log is empty")
-
-
-def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port that nobody listens on at this moment."""
-    with closing(socket.socket()) as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
-
-
-def port_is_free(port: int, host: str = "127.0.0.1") -> bool:
-    """True if a server could listen there now."""
-    with closing(socket.socket()) as probe:
-        # As servers do: a port that only old connections still linger on is free.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError:
-            return False
-        return True

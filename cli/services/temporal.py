@@ -5,13 +5,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
-from cli.services.process import end, free_port, last_line, spawn, wait_for
+import psutil
+
+from cli.services.ports import LOOPBACK, free_port
+from cli.services.process import end, last_line, spawn, wait_for
 from workflows.contracts.errors import SetupError
 from workflows.contracts.naming import SEARCH_ATTRIBUTES
-
-HOST = "127.0.0.1"
 
 POLL_LIMITS = {
     "history.transferProcessorMaxPollRPS": "10000",
@@ -30,7 +32,7 @@ class TemporalServer:
     """A dev server. Its database is a SQLite file in `folder`, or memory with `durable=False`; its log is `folder`/temporal.log.
 
     `port` and `ui_port` 0: free ones, fixed by the first start. `dynamic` adds dynamic configuration (values are JSON text).
-    `ui=False` leaves the Web UI out.
+    `ui=False` leaves the Web UI out. `namespace` is there beside the one called `default`.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class TemporalServer:
         ui_port: int = 0,
         ui: bool = True,
         durable: bool = True,
+        namespace: str = "default",
         dynamic: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder
@@ -48,6 +51,7 @@ class TemporalServer:
         self.ui_port = ui_port
         self.log = folder / "temporal.log"
         self.database = folder / "temporal.db" if durable else None
+        self.namespace = namespace
         self._ui = ui
         self._chosen = (port, ui_port)
         self._dynamic = {**POLL_LIMITS, **(dynamic or {})}
@@ -57,12 +61,17 @@ class TemporalServer:
     @property
     def address(self) -> str:
         """`host:port` of the gRPC service."""
-        return f"{HOST}:{self.port}"
+        return f"{LOOPBACK}:{self.port}"
 
     @property
     def ui_url(self) -> str:
         """Where the Web UI is."""
-        return f"http://{HOST}:{self.ui_port}"
+        return f"http://{LOOPBACK}:{self.ui_port}"
+
+    @property
+    def where(self) -> str:
+        """How it is reached, for people."""
+        return self.address
 
     @property
     def pid(self) -> int | None:
@@ -87,11 +96,17 @@ class TemporalServer:
                 self.port, self.ui_port = self._chosen
         return None
 
+    def prepare(self) -> None:
+        """Ends a server that an earlier owner of the folder left behind: two on one database would not notice each other."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if self.database:
+            _end_leftovers(self.database)
+
     def launch(self) -> None:
         """Starts the process and returns at once. Call it from the main thread (see `process.spawn`)."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.port = self.port or free_port(HOST)
-        self.ui_port = self.ui_port or free_port(HOST)
+        self.port = self.port or free_port()
+        self.ui_port = self.ui_port or free_port()
         self._log_from = self.log.stat().st_size if self.log.exists() else 0
         # SQLite's write-ahead log survives the process being killed, so its heir needs no orderly end.
         self._process = spawn(self._command(), log=self.log, last_will=signal.SIGKILL)
@@ -119,16 +134,32 @@ class TemporalServer:
             return READY_LINE in log.read()
 
     def _command(self) -> list[str | Path]:
-        command: list[str | Path] = [temporal_binary(), "server", "start-dev", "--ip", HOST, "--port", str(self.port)]
+        command: list[str | Path] = [temporal_binary(), "server", "start-dev", "--ip", LOOPBACK, "--port", str(self.port)]
+        command += ["--namespace", self.namespace]
         command += ["--ui-port", str(self.ui_port), "--ui-disable-news-fetch"] if self._ui else ["--headless"]
         if self.database:
             # `normal`: a commit survives the death of the process; only a power cut may take the last few.
-            command += ["--db-filename", self.database, "--sqlite-pragma", "journal_mode=wal", "--sqlite-pragma", "synchronous=normal"]
+            command += [
+                "--db-filename",
+                self.database.absolute(),
+                "--sqlite-pragma",
+                "journal_mode=wal",
+                "--sqlite-pragma",
+                "synchronous=normal",
+            ]
         for key, value in self._dynamic.items():
             command += ["--dynamic-config-value", f"{key}={value}"]
         for name, kind in search_attribute_types().items():
             command += ["--search-attribute", f"{name}={kind}"]
         return [*command, "--log-level", "error", "--color", "never"]
+
+
+def _end_leftovers(database: Path) -> None:
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.name() == "temporal" and str(database.absolute()) in process.cmdline():
+                process.kill()
+                process.wait(5)
 
 
 def search_attribute_types() -> dict[str, str]:

@@ -1,0 +1,1 @@
+"""`outlast chat`: a terminal client that knows the HTTP API and nothing else."""

@@ -1,0 +1,1 @@
+"""`outlast dev`: everything on one machine."""

@@ -1,0 +1,53 @@
+"""What `outlast dev` says."""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+from cli.record import DevRecord
+
+EPHEMERAL = (
+    "!! EPHEMERAL: Temporal keeps everything in memory and Postgres is temporary.\n"
+    "!! Every session is lost when this process ends. Leave out --ephemeral to keep them."
+)
+
+
+@dataclass
+class Screen:
+    """Lines on stdout. A terminal that is gone is no reason to stop."""
+
+    began: float = field(default_factory=time.monotonic)
+
+    def say(self, text: str) -> None:
+        """One line."""
+        with suppress(OSError, ValueError):
+            print(text, file=sys.stdout, flush=True)
+
+    @contextmanager
+    def step(self, name: str) -> "Iterator[list[str]]":
+        """One progress line for a component once it is ready, with the time that it took and what the block put into the list."""
+        began = time.monotonic()
+        details: list[str] = []
+        yield details
+        self.say(f"  {name:<10} ready {time.monotonic() - began:5.2f} s  {' '.join(details)}".rstrip())
+
+    def ready(self, record: DevRecord, data: str) -> None:
+        """Everything is there: where, and what to try first."""
+        self.say(f"ready in {time.monotonic() - self.began:.2f} s, state in {data if record.durable else 'memory only'}\n")
+        self.say(f"  API              {record.api}")
+        self.say(f"  API docs         {record.api}/docs")
+        if record.temporal_ui:
+            self.say(f"  Temporal Web UI  {record.temporal_ui}")
+        self.say(f"\nTry it:\n  {sample(record.api)}\n  outlast chat\n")
+        if not record.durable:
+            self.say(EPHEMERAL)
+        self.say("Ctrl-C stops everything.")
+
+
+def sample(url: str) -> str:
+    """A command line that runs a turn of the demo profile: a server tool, then a question to the host."""
+    body = json.dumps({"profile": "demo", "content": "What time is it? Then open /orders"})
+    return f"curl -N {url}/api/chat/stream -H 'content-type: application/json' -d '{body}'"

@@ -1,0 +1,117 @@
+"""`outlast doctor`: one line a check."""
+
+import asyncio
+import platform
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+from temporalio.service import RPCError
+
+from activities.db.migrate import schema_status
+from activities.llm.models import Models
+from activities.search_attributes import missing
+from cli.endpoints import Endpoints, find_endpoints, temporal_client
+from cli.serving import Say
+from profiles.loading import load_profiles
+from settings import Settings, load_settings
+from workflows.contracts.errors import OutlastError, SetupError
+
+CHECK_SECONDS = 5.0
+PYTHON = ((3, 11), (3, 15))
+"""The first version that Outlast runs on, and the first that it doesn't (pyproject.toml)."""
+
+Verdict = Literal["ok", "warn", "FAIL"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check found, in one line."""
+
+    verdict: Verdict
+    text: str
+
+
+async def run_doctor(say: Say, **overrides: Any) -> bool:
+    """Prints a line per check. False if one failed. Never raises: what keeps a check from running is its finding."""
+    failed = False
+
+    def tell(name: str, finding: Finding) -> None:
+        nonlocal failed
+        failed = failed or finding.verdict == "FAIL"
+        say(f"{finding.verdict:<4}  {name}: {' '.join(finding.text.split())}")
+
+    tell("python", check_python(sys.version_info[:2]))
+    settings = found = None
+    try:
+        settings = load_settings(**overrides)
+        tell("settings", Finding("ok", f"data folder {settings.data_dir.absolute()}, profile {settings.profile}"))
+        found = find_endpoints(settings)
+    except SetupError as error:
+        tell("settings" if settings is None else "endpoints", Finding("FAIL", str(error)))
+    if settings is not None:
+        tell("models", await bounded(partial(check_models, settings)))
+    if found is not None:
+        for name, check in (("temporal", check_temporal), ("postgres", check_postgres)):
+            tell(name, await bounded(partial(check, found)))
+    tell("payload keys", Finding("warn", "none: payloads in Temporal's history are not encrypted"))
+    return not failed
+
+
+async def bounded(check: Callable[[], Awaitable[Finding]]) -> Finding:
+    """The finding of a check, or that it took too long or broke."""
+    try:
+        async with asyncio.timeout(CHECK_SECONDS):
+            return await check()
+    except TimeoutError:
+        return Finding("FAIL", f"no answer within {CHECK_SECONDS:g} s")
+    except OutlastError as error:
+        return Finding("FAIL", str(error))
+    except Exception as error:
+        return Finding("FAIL", f"{type(error).__name__}: {error}")
+
+
+def check_python(version: tuple[int, ...]) -> Finding:
+    """Whether this Python is one that Outlast runs on."""
+    first, end = PYTHON
+    text = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    if first <= version < end:
+        return Finding("ok", text)
+    return Finding("FAIL", f"{text}: Outlast needs {first[0]}.{first[1]} to {end[0]}.{end[1] - 1}")
+
+
+async def check_models(settings: Settings) -> Finding:
+    """Whether the configured models and those of profiles can be built: known names, credentials, packages. Sends nothing."""
+    models = Models(settings)
+    try:
+        problems = await asyncio.to_thread(lambda: models.warm(profile.model for profile in load_profiles(settings).values()))
+    finally:
+        await models.close()
+    if problems:
+        return Finding("FAIL", "; ".join(f"{name}: {problem}" for name, problem in problems.items()))
+    return Finding("ok", ", ".join((settings.model, *settings.model_fallbacks)))
+
+
+async def check_temporal(found: Endpoints) -> Finding:
+    """Whether Temporal answers, has the namespace, and knows the search attributes there."""
+    async with temporal_client(found) as client:
+        where = f"{client.service_client.config.target_host}, namespace {client.namespace}"
+        try:
+            await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
+            absent = await missing(client)
+        except RPCError as error:
+            return Finding("FAIL", f"{where}: {error.message}")
+    if absent:
+        return Finding("warn", f"{where}: search attributes {', '.join(absent)} are missing, run `outlast migrate`")
+    return Finding("ok", f"{where}, search attributes registered")
+
+
+async def check_postgres(found: Endpoints) -> Finding:
+    """Whether Postgres answers and its schema is at this release's head."""
+    status = await schema_status(found.settings.database)
+    if status.state == "ready":
+        return Finding("ok", f"schema at {status.current}")
+    return Finding("FAIL", f"{status.state}: {status.error}")

@@ -1,0 +1,83 @@
+"""Where Postgres and Temporal are: as configured, else those of the `outlast dev` on the same data folder."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from cli.record import DevRecord, read_record
+from settings import Settings
+from workflows.contracts.errors import SetupError
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    """`settings` name the database. `temporal` is an address (host:port), None for what Temporal's own configuration says.
+
+    `record` is that of the `outlast dev` whose services are used, None if everything is configured.
+    """
+
+    settings: Settings
+    temporal: str | None
+    record: DevRecord | None
+
+    @property
+    def durable(self) -> bool:
+        """False if state is lost with the `outlast dev` whose services are used."""
+        return self.record is None or self.record.durable
+
+
+def find_endpoints(settings: Settings) -> Endpoints:
+    """Where the services are. Raises SetupError if no database is configured and no `outlast dev` runs on the data folder."""
+    address = configured_temporal()
+    record = read_record(settings.data_dir) if not settings.database.url or address is None else None
+    if settings.database.url:
+        return Endpoints(settings, record.temporal if record else None, record)
+    if record is None:
+        raise SetupError(f"no database: set OUTLAST_DATABASE__URL, or start `outlast dev` on {settings.data_dir}")
+    return Endpoints(with_database(settings, record.database_url), None if address else record.temporal, record)
+
+
+def configured_temporal() -> str | None:
+    """The address that `TEMPORAL_*` variables or the TOML profile name, None if they name none. Raises SetupError if they can't be read."""
+    from temporalio.envconfig import ClientConfigProfile
+
+    try:
+        return ClientConfigProfile.load().address or None
+    except (OSError, RuntimeError, ValueError) as error:
+        raise SetupError(f"Temporal's client configuration: {' '.join(str(error).split())}") from error
+
+
+def configured_namespace() -> str:
+    """The namespace that Temporal's own configuration names."""
+    from temporalio.envconfig import ClientConfigProfile
+
+    return ClientConfigProfile.load().namespace or "default"
+
+
+def with_database(settings: Settings, url: str, **changes: object) -> Settings:
+    """The same settings on another database."""
+    return settings.model_copy(update={"database": settings.database.model_copy(update={"url": url, **changes})})
+
+
+def api_url(host: str, port: int) -> str:
+    """Where to reach an api that listens on `host`: on this machine if it listens on every address."""
+    name = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{quote(name, safe='[]:.')}:{port}"
+
+
+@asynccontextmanager
+async def temporal_client(found: Endpoints) -> "AsyncIterator[Client]":
+    """A client of Temporal as a worker has it. Raises SetupError, and ServiceUnavailable if Temporal does not answer."""
+    from activities.db.client import connect
+    from activities.db.pool import Database
+
+    database = await Database.open(found.settings.database)
+    try:
+        yield await connect(found.settings, database, found.temporal, for_api=False)
+    finally:
+        await database.close()

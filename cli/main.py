@@ -1,0 +1,135 @@
+"""The `outlast` command. Every command imports what it needs when it runs, so that `--help` is quick."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cli.running import attempt, leave, log_to_stderr, run_until_stopped, say_error
+from settings import Settings, load_settings
+
+app = typer.Typer(
+    add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help="Assistant conversations that outlive processes."
+)
+
+DataDir = Annotated[Path | None, typer.Option("--data-dir", help="The data folder, instead of OUTLAST_DATA_DIR (default .outlast).")]
+
+
+def main() -> None:
+    """Runs the command line. The exit code is 0, 1 for what went wrong, 2 for a command line that doesn't fit, 130 for Ctrl-C."""
+    try:
+        code = app(standalone_mode=False)
+    except typer.TyperException as error:
+        print(f"outlast: {error.format_message()} (outlast --help)", file=sys.stderr)
+        code = error.exit_code
+    except (typer.Abort, KeyboardInterrupt):
+        code = 130
+    except Exception as error:
+        say_error(error)
+        code = 1
+    leave(code if isinstance(code, int) else 0)
+
+
+@app.callback(invoke_without_command=True)
+def no_command(context: typer.Context) -> None:
+    """Shows the help if no command is given."""
+    if context.invoked_subcommand is None:
+        say(context.get_help())
+
+
+@app.command()
+def dev(
+    data_dir: DataDir = None,
+    ephemeral: Annotated[bool, typer.Option("--ephemeral", help="Keep nothing: Temporal in memory, Postgres temporary.")] = False,
+) -> None:
+    """Start Temporal, Postgres, a worker and the API on this machine; Ctrl-C stops them."""
+    from cli.dev.stack import run_dev
+
+    settings = configured(data_dir)
+    run_until_stopped(lambda stop: run_dev(settings, stop, ephemeral=ephemeral))
+
+
+@app.command()
+def api(data_dir: DataDir = None) -> None:
+    """Run the HTTP API."""
+    from cli.serving import run_api
+
+    settings = configured(data_dir)
+    run_until_stopped(lambda stop: run_api(settings, stop, say))
+
+
+@app.command()
+def worker(data_dir: DataDir = None) -> None:
+    """Run a worker."""
+    from cli.serving import run_worker
+
+    settings = configured(data_dir)
+    run_until_stopped(lambda stop: run_worker(settings, stop, say))
+
+
+@app.command()
+def migrate(data_dir: DataDir = None) -> None:
+    """Bring the database's schema to this release, and register Temporal's search attributes."""
+    from cli.migrating import run_migrate
+
+    settings = configured(data_dir)
+    leave(attempt(lambda: asyncio.run(run_migrate(settings, say, warn))))
+
+
+@app.command()
+def doctor(data_dir: DataDir = None) -> None:
+    """Check Python, settings, models, Temporal, Postgres and payload keys: a line each."""
+    from cli.doctor import run_doctor
+
+    async def examine() -> None:
+        # Left from inside: a check that hangs in a thread must not hold the command.
+        leave(0 if await run_doctor(say, **overrides(data_dir)) else 1)
+
+    asyncio.run(examine())
+
+
+@app.command()
+def chat(
+    session: Annotated[str | None, typer.Option("--session", help="Go on with a session.")] = None,
+    profile: Annotated[str | None, typer.Option("--profile", help="Profile of a new session.")] = None,
+    url: Annotated[
+        str | None, typer.Option("--url", help="The API, instead of the one that `outlast dev` runs on the data folder.")
+    ] = None,
+    once: Annotated[str | None, typer.Option("--once", help="Send this one message, print the answer and leave.")] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Talk to a session in the terminal, and answer what it asks of its host."""
+    from cli.chat.loop import run_chat
+    from cli.chat.place import find_api
+
+    settings = configured(data_dir)
+    address = url or find_api(settings)
+    leave(run_chat(address, session=session, profile=profile, once=once))
+
+
+def configured(data_dir: Path | None) -> Settings:
+    """The settings, with logging set up as they say. Raises SetupError."""
+    settings = load_settings(**overrides(data_dir))
+    log_to_stderr(settings.log_level)
+    return settings
+
+
+def overrides(data_dir: Path | None) -> dict[str, Any]:
+    """Options of the command line that go before the environment."""
+    return {} if data_dir is None else {"data_dir": data_dir}
+
+
+def say(text: str) -> None:
+    """One line on stdout."""
+    print(text, flush=True)
+
+
+def warn(text: str) -> None:
+    """One line on stderr."""
+    print(f"warning: {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""`dev.json`: what a running `outlast dev` is reachable at, for other commands on the same data folder."""
+
+import json
+import os
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from workflows.contracts.errors import SetupError
+
+FILE = "dev.json"
+
+
+class DevRecord(BaseModel):
+    """Addresses and process ids. `temporal` is `host:port`, `temporal_ui` empty where `outlast dev` uses a Temporal that it didn't start."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    api: str
+    temporal: str
+    temporal_ui: str = ""
+    database_url: str
+    pids: dict[str, int] = {}
+    durable: bool = True
+
+    def write(self, folder: Path) -> None:
+        """Puts the record into the data folder, whole or not at all."""
+        draft = folder / f"{FILE}.new"
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:  # noqa: PTH123
+            file.write(self.model_dump_json(indent=2) + "\n")
+        draft.replace(folder / FILE)
+
+
+def read_record(folder: Path) -> DevRecord | None:
+    """The record of a data folder, None if there is none. Raises SetupError for a file that isn't one."""
+    path = folder / FILE
+    try:
+        return DevRecord.model_validate(json.loads(path.read_text()))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, ValidationError) as error:
+        raise SetupError(f"{path} can't be read: {' '.join(str(error).split())}") from error
+
+
+def remove_record(folder: Path) -> None:
+    """Forgets the record: nothing runs any more."""
+    (folder / FILE).unlink(missing_ok=True)

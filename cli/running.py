@@ -1,0 +1,82 @@
+"""How a command runs: signals, one line for an error, and the way out."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import NoReturn
+
+from workflows.contracts.errors import OutlastError, SetupError
+
+Program = Callable[[asyncio.Event], Awaitable[None]]
+"""What runs until the event is set."""
+
+QUIET = ("temporalio", "httpx", "uvicorn", "sqlalchemy", "alembic", "openai")
+
+
+def run_until_stopped(program: Program) -> NoReturn:
+    """Runs `program` until it returns, or SIGINT or SIGTERM asks it to stop, then ends the process: 0, or 1 after an error.
+
+    A second signal doesn't wait for anything.
+    """
+    leave(attempt(lambda: asyncio.run(_with_signals(program))))
+
+
+def attempt(work: Callable[[], object]) -> int:
+    """Does the work and returns the exit code: 0, 130 for Ctrl-C, or 1 for an error, which is said in one line on stderr."""
+    try:
+        work()
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        say_error(error)
+        return 1
+    return 0
+
+
+async def _with_signals(program: Program) -> None:
+    stop = asyncio.Event()
+
+    def asked() -> None:
+        if stop.is_set():
+            # Child processes hear of it from the kernel (services/process.py).
+            leave(1)
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, asked)
+    await program(stop)
+
+
+def say_error(error: BaseException) -> None:
+    """One line on stderr. A fault that isn't one of ours names its class; its traceback is shown only with OUTLAST_LOG_LEVEL=debug."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    if not isinstance(error, OutlastError):
+        text = f"internal error, {type(error).__name__}: {text}"
+        if os.environ.get("OUTLAST_LOG_LEVEL", "").lower() == "debug":
+            traceback.print_exception(error)
+    elif type(error) is not SetupError:
+        text = f"{type(error).__name__}: {text}"
+    with suppress(OSError, ValueError):
+        print(f"outlast: {text}", file=sys.stderr, flush=True)
+
+
+def leave(code: int) -> NoReturn:
+    """Ends the process without the interpreter's own end: threads of the Temporal client may crash in it after a worker has run."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
+def log_to_stderr(level: str) -> None:
+    """One line per record on stderr. Libraries speak from warnings on, whatever `level` says of our own."""
+    logging.basicConfig(level=level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
+    for name in QUIET:
+        logging.getLogger(name).setLevel(logging.WARNING)
