@@ -1,0 +1,228 @@
+"""Locks of steps: one runner at a time, in one process and across processes that die."""
+
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from activities.db.locks import POLL_SECONDS, StepLocks
+from activities.db.pool import Database
+from cli.services.postgres import PostgresServer
+from settings import DatabaseSettings
+from workflows.contracts.errors import ServiceUnavailable
+
+FREE = "select pg_try_advisory_lock(hashtextextended($1, 0)) and pg_advisory_unlock(hashtextextended($1, 0))"
+HOLDER = """
+import asyncio, sys
+from activities.db.locks import StepLocks
+from settings import DatabaseSettings
+
+async def main():
+    locks = await StepLocks.open(DatabaseSettings(url=sys.argv[1]))
+    async with locks.hold("step"):
+        print("held", flush=True)
+        await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+@asynccontextmanager
+async def opened(settings: DatabaseSettings) -> AsyncIterator[StepLocks]:
+    locks = await StepLocks.open(settings)
+    try:
+        yield locks
+    finally:
+        await locks.close()
+
+
+@pytest.fixture
+async def locks(migrated: DatabaseSettings) -> AsyncIterator[StepLocks]:
+    async with opened(migrated) as locks:
+        yield locks
+
+
+@pytest.fixture
+async def other(migrated: DatabaseSettings) -> AsyncIterator[StepLocks]:
+    """The locks of what might as well be another process: only Postgres is between them."""
+    async with opened(migrated) as locks:
+        yield locks
+
+
+async def is_free(database: Database, key: str) -> bool:
+    async with database.connection() as connection:
+        return bool(await connection.fetchval(FREE, key))
+
+
+async def until_free(database: Database, key: str, seconds: float) -> float:
+    began = time.monotonic()
+    while not await is_free(database, key):
+        assert time.monotonic() - began < seconds, f"{key} is still locked"
+        await asyncio.sleep(0.002)
+    return time.monotonic() - began
+
+
+async def test_one_holder_at_a_time(locks: StepLocks, other: StepLocks, database: Database) -> None:
+    inside = 0
+
+    async def use(which: StepLocks) -> None:
+        nonlocal inside
+        async with which.hold("step"):
+            inside += 1
+            assert inside == 1
+            await asyncio.sleep(0.01)
+            inside -= 1
+
+    async with asyncio.timeout(20):
+        await asyncio.gather(*(use(which) for _ in range(10) for which in (locks, other)))
+    await until_free(database, "step", 1)
+
+
+async def test_different_steps_do_not_wait_for_each_other(locks: StepLocks) -> None:
+    async with asyncio.timeout(1), locks.hold("one"), locks.hold("two"), locks.hold("three"):
+        pass
+
+
+async def test_waiting_ends_when_its_time_is_up(locks: StepLocks, other: StepLocks, database: Database) -> None:
+    async with locks.hold("step"):
+        for waiting in (locks, other):
+            with pytest.raises(TimeoutError):
+                async with waiting.hold("step", wait=0.2):
+                    pytest.fail("held twice")
+        assert not await is_free(database, "step")
+    await until_free(database, "step", 1)
+
+
+@asynccontextmanager
+async def other_process(settings: DatabaseSettings) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A process that holds the lock `step`, until it is killed."""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", HOLDER, settings.url, stdout=asyncio.subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"held\n"
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def test_r88_the_lock_of_a_killed_process_is_free_at_once(migrated: DatabaseSettings, database: Database) -> None:
+    async with other_process(migrated) as holder:
+        assert not await is_free(database, "step")
+        holder.kill()
+        assert await until_free(database, "step", 1) < 0.2
+
+
+async def test_r88_who_waits_for_a_process_that_dies_goes_on(locks: StepLocks, migrated: DatabaseSettings) -> None:
+    async with other_process(migrated) as holder:
+        with pytest.raises(TimeoutError):
+            async with locks.hold("step", wait=2 * POLL_SECONDS):
+                pytest.fail("held twice")
+        asyncio.get_running_loop().call_later(0.3, holder.kill)
+        began = time.monotonic()
+        async with locks.hold("step"):
+            assert 0.3 <= time.monotonic() - began < 0.3 + POLL_SECONDS + 0.5
+
+
+async def test_a_second_attempt_joins_the_first(locks: StepLocks) -> None:
+    runs = 0
+    go = asyncio.Event()
+
+    async def step() -> str:
+        nonlocal runs
+        runs += 1
+        await go.wait()
+        return f"run {runs}"
+
+    assert locks.running("step") is None
+    attempts = [asyncio.create_task(locks.run_once("step", step)) for _ in range(3)]
+    await asyncio.sleep(0.1)
+    assert locks.running("step") is not None
+    attempts[0].cancel()  # as when Temporal gave up on this attempt
+    await asyncio.sleep(0)
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await attempts[0]
+    assert await asyncio.gather(*attempts[1:]) == ["run 1"] * 2
+    assert locks.running("step") is None
+    assert await locks.run_once("step", step) == "run 2"
+
+
+async def test_a_step_that_fails_fails_for_all_and_frees_its_lock(locks: StepLocks, database: Database) -> None:
+    async def step() -> None:
+        await asyncio.sleep(0.1)
+        raise KeyError("step")
+
+    results = await asyncio.gather(*(locks.run_once("step", step) for _ in range(2)), return_exceptions=True)
+    assert [type(result) for result in results] == [KeyError, KeyError]
+    await until_free(database, "step", 1)
+
+
+async def test_a_joined_step_that_is_cancelled_is_run_by_who_joined(locks: StepLocks) -> None:
+    runs = 0
+
+    async def step() -> int:
+        nonlocal runs
+        runs += 1
+        await asyncio.sleep(0.2)
+        return runs
+
+    joined = asyncio.create_task(locks.run_once("step", step))
+    await asyncio.sleep(0.1)
+    running = locks.running("step")
+    assert running is not None
+    running.cancel()
+    assert await joined == 2
+
+
+async def test_r15_a_lost_connection_keeps_what_is_held(locks: StepLocks, other: StepLocks, database: Database) -> None:
+    async with locks.hold("one"), locks.hold("two"):
+        async with database.connection() as connection:
+            await connection.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity where query ilike '%try_advisory%' and pid <> pg_backend_pid()"
+            )
+        await asyncio.sleep(POLL_SECONDS + 0.3)
+        assert not await is_free(database, "one")
+        assert not await is_free(database, "two")
+        with pytest.raises(TimeoutError):
+            async with other.hold("two", wait=0.5):
+                pytest.fail("held twice")
+    await until_free(database, "one", 1)
+    await until_free(database, "two", 1)
+
+
+async def test_r15_postgres_lost_and_back(bare_postgres: PostgresServer) -> None:
+    settings = DatabaseSettings(url=bare_postgres.url("postgres"), timeout_seconds=1)
+    database = await Database.open(settings)
+    async with opened(settings) as locks:
+        async with locks.hold("kept"):
+            await asyncio.to_thread(bare_postgres.stop)
+            with pytest.raises(ServiceUnavailable):
+                async with locks.hold("new"):
+                    pytest.fail("there is nobody to lock with")
+            bare_postgres.start()
+            await asyncio.sleep(POLL_SECONDS + 0.5)
+            assert not await is_free(database, "kept")
+        async with asyncio.timeout(1), locks.hold("new"):
+            assert not await is_free(database, "new")
+    await database.close()
+
+
+async def test_r16_a_server_that_hangs(bare_postgres: PostgresServer) -> None:
+    settings = DatabaseSettings(url=bare_postgres.url("postgres"), timeout_seconds=0.3)
+    async with opened(settings) as locks:
+        async with locks.hold("kept"):
+            bare_postgres.signal(signal.SIGSTOP)
+            began = time.monotonic()
+            with pytest.raises(ServiceUnavailable):
+                async with locks.hold("new"):
+                    pytest.fail("there is nobody to lock with")
+            assert time.monotonic() - began < 2
+            bare_postgres.signal(signal.SIGCONT)
+        async with asyncio.timeout(3), locks.hold("kept"):
+            pass
