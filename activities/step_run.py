@@ -104,6 +104,7 @@ class StepRun:
             instructions=instructions(self._prompt),
             tools=await toolbox.definitions(),
             settings=request_settings(model, config.temperature if config else None),
+            requires_end=self._kit.settings.model_requires_end,
         )
 
     async def _watched(self, stream: ModelStream) -> ModelResponse | TurnError | Exception:

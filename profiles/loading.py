@@ -48,9 +48,10 @@ def load_profiles(settings: Settings) -> Profiles:
             if profile.name in found:
                 raise SetupError(f"profile {profile.name!r} is defined twice: in {origins[profile.name]} and in {source}")
             found[profile.name], origins[profile.name] = profile, source
-    if settings.profile not in found:
-        raise SetupError(f"OUTLAST_PROFILE: there is no profile {settings.profile!r}; there are {', '.join(sorted(found))}")
-    return Profiles(found, settings.profile)
+    default = settings.profile or ("demo" if settings.model == "demo" else "default")
+    if default not in found:
+        raise SetupError(f"OUTLAST_PROFILE: there is no profile {default!r}; there are {', '.join(sorted(found))}")
+    return Profiles(found, default)
 
 
 def _imported(source: str) -> ModuleType:

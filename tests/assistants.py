@@ -1,0 +1,57 @@
+"""Profiles that tests talk to. A path of this file is a test's OUTLAST_PROFILES."""
+
+import asyncio
+from collections import Counter
+
+from profiles import HostTool, Profile, ToolContext, tool
+
+EFFECTS: Counter[str] = Counter()
+"""How often a tool had its effect, by call id."""
+
+
+def add(a: int, b: int) -> int:
+    """Adds two numbers."""
+    return a + b
+
+
+def broken() -> str:
+    """Always fails."""
+    raise RuntimeError("out of order")
+
+
+async def wait_for(seconds: float, ctx: ToolContext) -> str:
+    """Takes its time."""
+    await asyncio.sleep(seconds)
+    EFFECTS[ctx.call_id] += 1
+    return "waited"
+
+
+@tool(timeout_seconds=30, idempotent=True)
+async def repeatable(seconds: float, ctx: ToolContext) -> str:
+    """Takes its time, and may run twice."""
+    EFFECTS[ctx.call_id] += 1
+    await asyncio.sleep(seconds)
+    return "done"
+
+
+def big(characters: int) -> str:
+    """A long text."""
+    return "x" * characters
+
+
+OPEN_PAGE = HostTool(
+    "open_page",
+    "Opens a page.",
+    {"type": "object", "properties": {"url": {"type": "string"}}, "required": ["url"], "additionalProperties": False},
+)
+ASK_USER = HostTool(
+    "ask_user",
+    "Asks the person.",
+    {"type": "object", "properties": {"question": {"type": "string"}}, "required": ["question"], "additionalProperties": False},
+)
+
+assistant = Profile(
+    "assistant", "You are an assistant under test.", tools=[add, broken, wait_for, repeatable, big], host_tools=[OPEN_PAGE, ASK_USER]
+)
+other = Profile("other", "You are another assistant.")
+profiles = [assistant, other]

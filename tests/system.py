@@ -1,0 +1,149 @@
+"""The whole thing in one process: the real api, the real worker, real Temporal and Postgres, a model with a script."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+import httpx
+from fastapi import Request
+from temporalio.client import Client, WorkflowHandle
+
+from activities.db.client import connect
+from activities.db.locks import StepLocks
+from activities.db.pool import Database
+from activities.kit import Kit
+from activities.search_attributes import registered
+from api.access import identify
+from api.app import create_app
+from profiles.loading import load_profiles
+from settings import ApiSettings, DatabaseSettings, Settings
+from tests.models import Script, ScriptedModels, says, script
+from worker import build_worker
+from workflows.contracts.naming import session_workflow_id
+from workflows.model.session import Caller
+
+ASSISTANTS = str(Path(__file__).parent / "assistants.py")
+Answer = dict[str, Any]
+
+
+def caller_of_headers(request: Request) -> Caller:
+    """The test's headers say who calls; without them it is `local`, an admin of `default`."""
+    principal = request.headers.get("x-test-principal")
+    if principal is None:
+        return Caller(tenant="default", principal="local", roles=("admin",))
+    return Caller(tenant=request.headers.get("x-test-tenant", "default"), principal=principal)
+
+
+@dataclass
+class System:
+    """What a test drives and looks at."""
+
+    settings: Settings
+    address: str
+    apis: list[httpx.AsyncClient]
+    temporal: Client
+    script: Script
+    kit: Kit
+    conn: asyncpg.Connection
+
+    @property
+    def http(self) -> httpx.AsyncClient:
+        return self.apis[0]
+
+    async def post(self, path: str, body: Any = None, *, api: int = 0, **options: Any) -> httpx.Response:
+        return await self.apis[api].post(f"/api{path}", json={} if body is None else body, **options)
+
+    async def get(self, path: str, *, api: int = 0, **options: Any) -> Any:
+        answer = await self.apis[api].get(f"/api{path}", **options)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def chat(self, session: str, content: str = "hello", **fields: Any) -> Answer:
+        """Sends a message and waits for its turn."""
+        answer = await self.post("/chat", {"session_id": session, "content": content, **fields})
+        assert answer.status_code == 200, answer.text
+        body: Answer = answer.json()
+        return body
+
+    async def submit(self, session: str, content: str = "hello", **fields: Any) -> Answer:
+        """Sends a message and does not wait."""
+        answer = await self.post("/chat?wait=false", {"session_id": session, "content": content, **fields})
+        assert answer.status_code == 202, answer.text
+        body: Answer = answer.json()
+        return body
+
+    async def resume(self, session: str, call_id: str, result: Any = "ok", **fields: Any) -> httpx.Response:
+        """Sends a host's result."""
+        return await self.post("/chat", {"session_id": session, "tool_call_id": call_id, "tool_result": result, **fields})
+
+    async def messages(self, session: str) -> list[Answer]:
+        return (await self.get(f"/sessions/{session}/messages"))["messages"]  # type: ignore[no-any-return]
+
+    async def events(self, session: str) -> list[Answer]:
+        """The durable events of a session as rows hold them, internal ones left out."""
+        rows = await self.conn.fetch(
+            "select e.seq, e.turn_id, e.type, e.data from events e join sessions s using (session_uid) "
+            "where s.session_id = $1 and e.type <> 'text' order by e.seq",
+            session,
+        )
+        return [{"seq": row["seq"], "turn_id": row["turn_id"], "type": row["type"], **json.loads(row["data"])} for row in rows]
+
+    async def until(self, fits: Callable[[], Any], seconds: float = 15.0) -> Any:
+        """Waits until `fits`, which may be a coroutine function, answers something."""
+        async with asyncio.timeout(seconds):
+            while True:
+                found = fits()
+                if asyncio.iscoroutine(found):
+                    found = await found
+                if found:
+                    return found
+                await asyncio.sleep(0.02)
+
+    def workflow(self, session: str, tenant: str = "default") -> "WorkflowHandle[Any, Any]":
+        return self.temporal.get_workflow_handle(session_workflow_id(tenant, session))
+
+
+@asynccontextmanager
+async def running_system(
+    database_url: str, address: str, scripted: Script | None = None, *, apis: int = 1, **changes: Any
+) -> AsyncIterator[System]:
+    """Starts everything on a database and a task queue of its own. `changes` are settings."""
+    scripted = scripted or script(says("hello"))
+    settings = Settings(
+        database=DatabaseSettings(url=database_url),
+        api=ApiSettings(wait_seconds=30.0),
+        task_queue=f"system-{uuid4().hex[:12]}",
+        **{"model": "scripted", "profile": "assistant", "profiles": [ASSISTANTS], **changes},
+    )
+    async with AsyncExitStack() as stack:
+        kit = await _kit(stack, settings, scripted)
+        temporal = await connect(settings, kit.db, address, for_api=False)
+        kit.indexed = await registered(temporal)
+        await stack.enter_async_context(build_worker(temporal, kit))
+        clients = [await _api(stack, settings, address) for _ in range(apis)]
+        conn = await asyncpg.connect(database_url)
+        stack.push_async_callback(conn.close)
+        yield System(settings, address, clients, temporal, scripted, kit, conn)
+
+
+async def _kit(stack: AsyncExitStack, settings: Settings, scripted: Script) -> Kit:
+    database = await Database.open(settings.database)
+    stack.push_async_callback(database.close)
+    locks = await StepLocks.open(settings.database)
+    stack.push_async_callback(locks.close)
+    models = ScriptedModels(settings, {"scripted": scripted})
+    return Kit(settings=settings, db=database, locks=locks, models=models, profiles=load_profiles(settings))
+
+
+async def _api(stack: AsyncExitStack, settings: Settings, address: str) -> httpx.AsyncClient:
+    app = create_app(settings, temporal_address=address)
+    app.dependency_overrides[identify] = caller_of_headers
+    await stack.enter_async_context(app.router.lifespan_context(app))
+    transport = httpx.ASGITransport(app)
+    return await stack.enter_async_context(httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=60.0))
