@@ -9,7 +9,7 @@ from typing import Any
 from activities.db.session_tx import SessionTx, moment, sql
 from activities.llm.translate import LIBRARY
 from activities.projection.calls import Verdict, announce_result, record
-from activities.projection.ending import end_early, finish_turn, open_batch, usage_of
+from activities.projection.ending import end_early, finish_turn, open_batch, usage_json, usage_of
 from workflows.contracts.json_text import json_text
 from workflows.contracts.steps import RunStep, StepDone
 from workflows.model.turn import Usage
@@ -150,7 +150,7 @@ async def _sums(tx: SessionTx, step: RunStep, end: StepEnd, at: datetime) -> Non
         turn_id=turn.turn_id,
         content=end.text,
         model=done.model or None,
-        usage=_added(usage_of(before["usage"]), done.usage).model_dump_json(),
+        usage=json_text(usage_json(_added(usage_of(before["usage"]), done.usage))),
         first_text_at=moment(done.first_text_at) if done.first_text_at else None,
         steps=step.step,
     )
@@ -160,7 +160,7 @@ async def _sums(tx: SessionTx, step: RunStep, end: StepEnd, at: datetime) -> Non
         id=turn.message_id,
         content=end.text,
         model=done.model or None,
-        usage=_added(usage_of(tail["usage"]), done.usage).model_dump_json(),
+        usage=json_text(usage_json(_added(usage_of(tail["usage"]), done.usage))),
         error=json_text(done.error.model_dump()) if done.error else None,
         prompt=json_text(end.prompt) if end.prompt is not None else None,
         change=tx.next_change(),

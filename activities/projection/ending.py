@@ -12,6 +12,9 @@ from activities.projection.display import announce_message
 from workflows.contracts.json_text import json_text
 from workflows.model.turn import TurnError, Usage
 
+ENVELOPE = ("session_id", "turn_id")
+"""What the stream puts on every event itself."""
+
 Ending = Literal["completed", "waiting", "failed", "cancelled"]
 
 
@@ -102,7 +105,7 @@ async def finish_turn(tx: SessionTx, turn_id: str, ending: Ending, error: TurnEr
         "pending_tool_call": pending_tool_call(waiting),
         "error": error.model_dump() if error else None,
     }
-    await tx.announce("turn.final", turn_id, at, final)
+    await tx.announce("turn.final", turn_id, at, {name: value for name, value in final.items() if name not in ENVELOPE})
     if error:
         await tx.announce("turn.error", turn_id, at, {"error": error.model_dump()})
     await tx.announce("turn.completed", turn_id, at, {})
