@@ -13,8 +13,8 @@ import psutil
 import pytest
 from temporalio.client import Client
 
-from cli.services.postgres import PostgresServer, running_on
 from cli.services.ports import free_port
+from cli.services.postgres import PostgresServer, running_on
 from cli.services.temporal import TemporalServer
 from tests.services import fresh_database, running_temporal, short_folder
 from workflows.contracts.errors import SetupError
