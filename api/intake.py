@@ -41,7 +41,7 @@ class StrictRoute(APIRoute):
                 body = await _bounded(request)
                 if body:
                     _expect_json(request)
-                    request.take(body, parse(body))
+                request.take(body, parse(body) if body else None)
             return await handle(request)
 
         return checked

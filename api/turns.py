@@ -1,8 +1,10 @@
 """From a body to an accepted turn: look at the rows, judge what they can judge, let the session's workflow judge the rest."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from activities.db.events import TurnStart
@@ -18,6 +20,7 @@ from workflows.model.session import Caller
 from workflows.model.turn import TurnConfig
 
 LOOK_AGAIN_SECONDS = 0.2
+_R = TypeVar("_R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,25 +120,40 @@ async def _known(api: Api, session_id: str, door: Door, body: ChatBody) -> Start
 
 async def _continue(api: Api, caller: Caller, body: ChatBody, seconds: float) -> Started:
     assert body.session_id is not None and body.tool_call_id is not None
-    clock = asyncio.get_running_loop().time
-    deadline = clock() + seconds
-    turn_id = body.turn_id or str(uuid4())
-    while True:
-        door = await open_door(api, caller, body.session_id, call_id=body.tool_call_id, turn_id=turn_id)
+    session_id, call_id, turn_id = body.session_id, body.tool_call_id, body.turn_id or str(uuid4())
+
+    async def offer(door: Door | None) -> TurnReceipt:
         if door is not None:
             _judge_by_rows(door, body)
         result = ContinuationInput(
             **sender(caller),
             rows=said(door),
             expected_revision=body.expected_revision,
-            tool_call_id=body.tool_call_id,
+            tool_call_id=call_id,
             tool_result=body.tool_result,
             tool_outcome=body.tool_outcome,
             turn_id=turn_id,
             host_context=_host_context(body),
         )
+        return await api.workflows.continuation(session_id, result)
+
+    look = partial(open_door, api, caller, session_id, call_id=call_id, turn_id=turn_id)
+    return _started(session_id, await behind_live_turn(api, look, offer, seconds))
+
+
+async def behind_live_turn(
+    api: Api, look: Callable[[], Awaitable[Door | None]], offer: Callable[[Door | None], Awaitable[_R]], seconds: float
+) -> _R:
+    """Offers an input again once the live turn has ended that it was sent back for (R73), for at most `seconds`.
+
+    Raises what `look` and `offer` raise.
+    """
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + seconds
+    while True:
+        door = await look()
         try:
-            return _started(body.session_id, await api.workflows.continuation(body.session_id, result))
+            return await offer(door)
         except Refusal as refusal:
             if "later" not in refusal.facts or clock() >= deadline or api.stopping.is_set():
                 raise

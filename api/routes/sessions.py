@@ -1,11 +1,12 @@
 """Sessions: lists, state, messages, cancel and repair."""
 
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from pydantic import AwareDatetime
 
-from activities.db.reads import Place, SessionDetail
+from activities.db.reads import Door, Place, SessionDetail
 from api.access import CallerDep, owner_filter, require_visible
 from api.answers import CancelAnswer, RepairAnswer, SessionItem, SessionList, SessionView
 from api.deps import Api, ApiDep
@@ -15,8 +16,8 @@ from api.message_answers import MessageList, MessageRow, Tree
 from api.openapi import problems
 from api.paging import DEFAULT_LIMIT, Limit, decode, next_cursor
 from api.schemas import NO_TURN_NAMED, NOTHING_SAID, CancelBody, ChangeBody, Id, IdPath
-from api.turns import open_door, said, sender
-from workflows.contracts.inputs import CancelInput, RepairInput
+from api.turns import behind_live_turn, open_door, said, sender
+from workflows.contracts.inputs import CancelInput, RepairInput, RepairReceipt
 from workflows.model.session import Caller
 
 router = APIRouter(prefix="/api/sessions", tags=["sessions"], route_class=StrictRoute)
@@ -83,9 +84,12 @@ async def cancel(session_id: IdPath, api: ApiDep, caller: CallerDep, body: Cance
 @router.post("/{session_id}/repair", responses=WRITE)
 async def repair(session_id: IdPath, api: ApiDep, caller: CallerDep, body: ChangeBody = NOTHING_SAID) -> RepairAnswer:
     """Resolves the pending action and every open call as `unknown` (R137)."""
-    door = await open_door(api, caller, session_id)
-    wish = RepairInput(**sender(caller), rows=said(door), expected_revision=body.expected_revision)
-    receipt = await api.workflows.repair(session_id, wish)
+
+    async def offer(door: Door | None) -> RepairReceipt:
+        wish = RepairInput(**sender(caller), rows=said(door), expected_revision=body.expected_revision)
+        return await api.workflows.repair(session_id, wish)
+
+    receipt = await behind_live_turn(api, partial(open_door, api, caller, session_id), offer, api.settings.api.wait_seconds)
     return RepairAnswer(session_id=session_id, cleared_pending=receipt.cleared_pending, repaired_calls=list(receipt.repaired_calls))
 
 
