@@ -5,6 +5,9 @@ from asyncpg.exceptions import OutdatedSchemaCacheError, UnsupportedClientFeatur
 
 from workflows.contracts.errors import ServiceUnavailable, UnavailableCause
 
+DRIVER_ERRORS = (OSError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+"""Everything that an attempt to connect can raise; ValueError is a malformed URL."""
+
 _LOST = (
     OSError,  # refused, reset, no such socket; TimeoutError is one of them
     asyncpg.PostgresConnectionError,
@@ -55,4 +58,4 @@ def reason(error: BaseException) -> str:
     return text or type(error).__name__
 
 
-__all__ = ["is_lost", "reason", "refused_because", "unavailable"]
+__all__ = ["DRIVER_ERRORS", "is_lost", "reason", "refused_because", "unavailable"]

@@ -9,9 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import asyncpg
-
-from activities.db.errors import reason, unavailable
+from activities.db.errors import DRIVER_ERRORS, reason, unavailable
 from activities.db.pool import connect, leave
 from settings import DatabaseSettings
 
@@ -23,8 +21,6 @@ READER_LIMIT = 1000
 
 RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0)
 """Pauses between attempts to connect; the last one repeats."""
-
-FAULTS = (OSError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 log = logging.getLogger(__name__)
 
@@ -162,7 +158,7 @@ class Feed:
                 await self._listen()
                 failures = 0
                 await asyncio.sleep(RETRY_SECONDS[0])
-            except FAULTS as error:
+            except DRIVER_ERRORS as error:
                 if failures == 0:
                     log.warning("not listening to Postgres: %s", reason(error))
                 self._fault = error
@@ -180,7 +176,7 @@ class Feed:
             self.wake()  # LISTEN first, then read: what was committed in between is in both
             while not await self._lost_within(lost, self._settings.timeout_seconds):
                 await connection.fetchval("select 1")
-        except FAULTS as error:
+        except DRIVER_ERRORS as error:
             if not self._listening.is_set():
                 raise
             log.warning("stopped listening to Postgres: %s", reason(error))

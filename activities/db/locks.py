@@ -1,4 +1,4 @@
-"""Locks that keep a living step from being repeated, in this process and in all others.
+"""Locks that keep a living step from being repeated by another process (within one, `activities.running` does).
 
 Temporal runs an activity again when its worker was silent for too long, be the worker dead or only cut off. A step therefore
 runs under a lock that Postgres keeps for as long as the connection of its process lives: it is free within milliseconds of the
@@ -8,13 +8,12 @@ process's death, and not before.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar, cast
 
 import asyncpg
 
-from activities.db.errors import reason, unavailable
+from activities.db.errors import DRIVER_ERRORS, reason, unavailable
 from activities.db.pool import connect, leave
 from activities.db.queries import load_queries
 from settings import DatabaseSettings
@@ -22,15 +21,12 @@ from settings import DatabaseSettings
 POLL_SECONDS = 0.3
 """How often a lock that another process holds is asked for."""
 
-FAULTS = (OSError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
-
-T = TypeVar("T")
 log = logging.getLogger(__name__)
 sql = load_queries()
 
 
 class StepLocks:
-    """The locks of one process: one connection for all of them, and the steps that run here.
+    """The locks of one process: one connection for all of them.
 
     One task keeps what is locked in step with what is wanted. When the connection is lost it opens another one and takes every lock
     that is still held again; only a process that asked in that very moment could come between, and then the rows decide.
@@ -41,10 +37,8 @@ class StepLocks:
         self._wanted: dict[str, deque[asyncio.Future[None]]] = {}  # the first of each has the lock, or will have it next
         self._owned: set[str] = set()
         self._changed = asyncio.Event()
-        self._steps: dict[str, asyncio.Task[Any]] = {}
         self._keeper: asyncio.Task[None] | None = None
         self._connection: asyncpg.Connection | None = None
-        self._closed = False
 
     @classmethod
     async def open(cls, settings: DatabaseSettings) -> "StepLocks":
@@ -54,12 +48,10 @@ class StepLocks:
         return locks
 
     async def close(self) -> None:
-        """Gives every lock back. Steps that still run here are cancelled."""
-        self._closed = True
-        tasks = [*self._steps.values(), *([self._keeper] if self._keeper else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        """Gives every lock back, held or not."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
         if self._connection is not None:
             await leave(self._connection)
 
@@ -84,41 +76,6 @@ class StepLocks:
                 del self._wanted[key]
             self._changed.set()
 
-    def running(self, key: str) -> asyncio.Task[Any] | None:
-        """The step `key` if this process runs it, or waits for its lock."""
-        return self._steps.get(key)
-
-    async def run_once(self, key: str, step: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Runs a step under its lock and returns what it returns; if it runs here already, waits for that one instead.
-
-        Cancelling the caller leaves the step running, for the next caller to join: cancel `running(key)` to end it. Raises what the
-        step raises, and as `hold` does.
-        """
-        while True:
-            task = self._steps.get(key) or self._begin(key, step)
-            try:
-                return cast(T, await asyncio.shield(task))
-            except asyncio.CancelledError:
-                caller = asyncio.current_task()
-                if not task.cancelled() or self._closed or (caller and caller.cancelling()):
-                    raise  # else somebody ended the step that we had joined: it is ours to run
-
-    def _begin(self, key: str, step: Callable[[], Awaitable[T]]) -> asyncio.Task[T]:
-        task = asyncio.create_task(self._under_lock(key, step), name=f"step {key}")
-        self._steps[key] = task
-        task.add_done_callback(lambda done: self._forget(key, done))
-        return task
-
-    async def _under_lock(self, key: str, step: Callable[[], Awaitable[T]]) -> T:
-        async with self.hold(key):
-            return await step()
-
-    def _forget(self, key: str, done: asyncio.Task[Any]) -> None:
-        if self._steps.get(key) is done:
-            del self._steps[key]
-        if not done.cancelled():
-            done.exception()  # whoever waited has it; if nobody did, the next attempt meets its cause again
-
     async def _keep(self) -> None:
         while True:
             self._changed.clear()
@@ -127,7 +84,7 @@ class StepLocks:
                     await self._settle(await self._connected())
                 elif self._owned and self._connection is not None:
                     await self._connection.fetchval("select 1")
-            except FAULTS as error:
+            except DRIVER_ERRORS as error:
                 await self._lose(error)
             self._grant()
             await self._pause()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from activities.db.errors import is_lost, reason
+from activities.db.errors import DRIVER_ERRORS, is_lost, reason
 from activities.db.pool import connect, connect_options, leave
 from activities.db.queries import load_queries
 from activities.db.status import MIGRATIONS, SchemaStatus, head_revision, schema_status
@@ -74,7 +74,7 @@ async def create_database(settings: DatabaseSettings) -> None:
             await leave(connection)
     except (asyncpg.DuplicateDatabaseError, asyncpg.UniqueViolationError):
         return
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+    except DRIVER_ERRORS as error:
         cause: UnavailableCause = "unreachable" if is_lost(error) else "database_missing"
         raise DatabaseUnavailableError(cause, f"database {name} is missing and can't be created: {reason(error)}") from error
 

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import asyncpg
 from asyncpg.transaction import Transaction
 
-from activities.db.errors import is_lost, unavailable
+from activities.db.errors import DRIVER_ERRORS, is_lost, unavailable
 from settings import DatabaseSettings
 
 _SESSION = {
@@ -72,7 +72,7 @@ async def leave(connection: asyncpg.Connection) -> None:
     """Closes a connection, politely if the server still listens. Never raises."""
     try:
         await connection.close(timeout=LEAVE_SECONDS)
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
+    except DRIVER_ERRORS:
         connection.terminate()
 
 
@@ -165,7 +165,7 @@ class Database:
     async def _acquire(self) -> asyncpg.Connection:
         try:
             proxy = await self.pool.acquire(timeout=self.settings.timeout_seconds)
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+        except DRIVER_ERRORS as error:
             raise unavailable(error) from error  # refused credentials are an outage too once we had started
         return cast(asyncpg.Connection, proxy)
 

@@ -129,57 +129,6 @@ async def test_r88_who_waits_for_a_process_that_dies_goes_on(locks: StepLocks, m
             assert 0.3 <= time.monotonic() - began < 0.3 + POLL_SECONDS + 0.5
 
 
-async def test_a_second_attempt_joins_the_first(locks: StepLocks) -> None:
-    runs = 0
-    go = asyncio.Event()
-
-    async def step() -> str:
-        nonlocal runs
-        runs += 1
-        await go.wait()
-        return f"run {runs}"
-
-    assert locks.running("step") is None
-    attempts = [asyncio.create_task(locks.run_once("step", step)) for _ in range(3)]
-    await asyncio.sleep(0.1)
-    assert locks.running("step") is not None
-    attempts[0].cancel()  # as when Temporal gave up on this attempt
-    await asyncio.sleep(0)
-    go.set()
-    with pytest.raises(asyncio.CancelledError):
-        await attempts[0]
-    assert await asyncio.gather(*attempts[1:]) == ["run 1"] * 2
-    assert locks.running("step") is None
-    assert await locks.run_once("step", step) == "run 2"
-
-
-async def test_a_step_that_fails_fails_for_all_and_frees_its_lock(locks: StepLocks, database: Database) -> None:
-    async def step() -> None:
-        await asyncio.sleep(0.1)
-        raise KeyError("step")
-
-    results = await asyncio.gather(*(locks.run_once("step", step) for _ in range(2)), return_exceptions=True)
-    assert [type(result) for result in results] == [KeyError, KeyError]
-    await until_free(database, "step", 1)
-
-
-async def test_a_joined_step_that_is_cancelled_is_run_by_who_joined(locks: StepLocks) -> None:
-    runs = 0
-
-    async def step() -> int:
-        nonlocal runs
-        runs += 1
-        await asyncio.sleep(0.2)
-        return runs
-
-    joined = asyncio.create_task(locks.run_once("step", step))
-    await asyncio.sleep(0.1)
-    running = locks.running("step")
-    assert running is not None
-    running.cancel()
-    assert await joined == 2
-
-
 async def test_r15_a_lost_connection_keeps_what_is_held(locks: StepLocks, other: StepLocks, database: Database) -> None:
     async with locks.hold("one"), locks.hold("two"):
         async with database.connection() as connection:
