@@ -25,8 +25,6 @@ from workflows.rules import admission
 from workflows.rules.state import QueuedRepair, QueuedTurn, body_digest, profile_of, remember
 from workflows.session_jobs import SessionJobs
 
-TOMBSTONE_LIFE = timedelta(minutes=10)
-
 
 class SessionInputs:
     """Judges and records. `accepted` counts what this run took, so that it can roll in time."""
@@ -180,7 +178,7 @@ class SessionInputs:
             return CancelReceipt(cancel_requested=done, turn_id=wanted)
         if jobs.knows_turn(wanted) or (cancel.rows and cancel.rows.turn):
             return CancelReceipt(cancel_requested=False)
-        until = (workflow.now() + TOMBSTONE_LIFE).isoformat()
+        until = (workflow.now() + policies.TOMBSTONE_LIFE).isoformat()
         jobs.change(tombstones=remember(jobs.state.tombstones, wanted, until))
         return CancelReceipt(cancel_requested=True, turn_id=wanted)
 

@@ -11,6 +11,7 @@ import asyncpg
 
 from activities.db.pool import Database
 from activities.db.queries import load_queries
+from workflows.contracts.errors import OutlastError
 from workflows.contracts.json_text import json_text
 from workflows.contracts.steps import Birth
 from workflows.model.session import SessionRef
@@ -28,7 +29,7 @@ def now_text() -> str:
     return datetime.now(UTC).isoformat()
 
 
-class SessionGone(Exception):
+class SessionGone(OutlastError):
     """The session's row is not there (any more)."""
 
 
@@ -116,8 +117,8 @@ class SessionTx:
             for p in pieces
         ]
         turn_id: str = rows[0]["turn_id"]
-        message_id = await self.conn.fetchval("select message_id from turns where session_uid = $1 and turn_id = $2", self.uid, turn_id)
-        self._add("text", turn_id, at, json_text({"message_id": message_id, "parts": parts}))
+        turn = await sql.turn_so_far(self.conn, session_uid=self.uid, turn_id=turn_id)
+        self._add("text", turn_id, at, json_text({"message_id": turn and turn["message_id"], "parts": parts}))
         return pieces
 
     async def finish(self) -> None:

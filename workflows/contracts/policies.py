@@ -62,3 +62,6 @@ RECENT_IDS = 300
 
 LATE_INPUT_WAIT = timedelta(seconds=2)
 """How long a continuation waits inside the workflow for the end of a live turn before it is sent back to wait outside."""
+
+TOMBSTONE_LIFE = timedelta(minutes=10)
+"""How long a cancel of a turn that has not come is remembered."""
