@@ -68,5 +68,6 @@ def add_pages(app: FastAPI) -> None:
 
 def _mark_problems(responses: dict[str, Any]) -> None:
     for status, response in responses.items():
-        if status >= "400" and "application/json" in response.get("content", {}):
-            response["content"] = {"application/problem+json": response["content"]["application/json"]}
+        content = response.get("content", {}).get("application/json", {})
+        if content.get("schema", {}).get("$ref", "").endswith(f"/{Problem.__name__}"):
+            response["content"] = {"application/problem+json": content}

@@ -78,6 +78,14 @@ async def offline(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @pytest.fixture
+async def alone() -> AsyncIterator[httpx.AsyncClient]:
+    """The app while neither Temporal nor Postgres is there."""
+    settings = Settings(database=DatabaseSettings(url="postgresql://nobody@127.0.0.1:1/none"))
+    async with running(create_app(settings, temporal_address=NOWHERE)) as client:
+        yield client
+
+
+@pytest.fixture
 async def streaming(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
     """The app behind a server while Temporal is not there: streams need no workflow."""
     async with served(create_app(settings, temporal_address=NOWHERE)) as client:

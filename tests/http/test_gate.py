@@ -1,0 +1,83 @@
+"""Origins, durability, health, documents."""
+
+import re
+
+import httpx
+import pytest
+
+from api.app import create_app
+from settings import AccessSettings, Settings
+from tests.http.conftest import NOWHERE, running
+
+WRITES = ("/api/chat", "/api/chat/stream", "/api/sessions/s1/cancel", "/api/sessions/s1/repair", "/api/nothing")
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1", "http://127.0.0.1.evil.example", "file://"])
+@pytest.mark.parametrize("path", WRITES)
+async def test_r50_a_foreign_page_changes_nothing(alone: httpx.AsyncClient, path: str, origin: str) -> None:
+    answer = await alone.post(path, content=b"not even JSON", headers={"origin": origin})
+    assert (answer.status_code, answer.json()["code"]) == (403, "forbidden_origin")
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_r50_a_name_that_a_foreign_page_points_here_is_foreign(alone: httpx.AsyncClient) -> None:
+    headers = {"origin": "http://evil.example:8080", "host": "evil.example:8080"}
+    assert (await alone.post("/api/chat", json={}, headers=headers)).status_code == 403
+
+
+@pytest.mark.parametrize("origin", [None, "http://127.0.0.1", "https://app.example"])
+async def test_r50_own_and_named_origins_pass(settings: Settings, origin: str | None) -> None:
+    named = settings.model_copy(update={"access": AccessSettings(origins=["https://app.example"])})
+    async with running(create_app(named, temporal_address=NOWHERE)) as client:
+        answer = await client.post("/api/chat", json={}, headers={"origin": origin} if origin else {})
+        assert answer.status_code == 422
+        if origin == "https://app.example":
+            assert answer.headers["access-control-allow-origin"] == origin
+            asked = {"origin": origin, "access-control-request-method": "POST", "access-control-request-headers": "content-type"}
+            assert (await client.options("/api/chat", headers=asked)).status_code == 200
+
+
+async def test_r50_foreign_pages_may_not_even_ask(offline: httpx.AsyncClient) -> None:
+    assert (await offline.get("/api/sessions", headers={"origin": "https://evil.example"})).headers.get(
+        "access-control-allow-origin"
+    ) is None
+
+
+@pytest.mark.parametrize("durable", [True, False])
+async def test_s02_every_answer_says_when_nothing_is_durable(settings: Settings, durable: bool) -> None:
+    async with running(create_app(settings, durable=durable, temporal_address=NOWHERE)) as client:
+        assert (await client.get("/health")).json()["durable"] is durable
+        answers = [
+            await client.get("/api/sessions"),
+            await client.get("/api/sessions/absent"),
+            await client.post("/api/chat", json={}),
+            await client.post("/api/chat", json={}, headers={"origin": "https://evil.example"}),
+            await client.get("/health/ready"),
+        ]
+        assert {answer.headers.get("x-outlast-durable") for answer in answers} == {None if durable else "false"}
+
+
+async def test_the_documents_need_nothing_beyond_this_process(alone: httpx.AsyncClient) -> None:
+    page = (await alone.get("/docs")).text
+    assets = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert assets and all(asset.startswith("/docs/assets/") for asset in assets)
+    for asset in assets:
+        assert (await alone.get(asset)).status_code == 200
+
+
+async def test_the_openapi_document_describes_each_answer(alone: httpx.AsyncClient) -> None:
+    document = (await alone.get("/openapi.json")).json()
+    operations = {(method, path): operation for path, item in document["paths"].items() for method, operation in item.items()}
+    assert len(operations) == 14
+    for (_, path), operation in operations.items():
+        responses = operation["responses"]
+        assert operation["summary"] and any(status.startswith("2") for status in responses)
+        for status, response in responses.items():
+            kinds = set(response["content"])
+            if path == "/health":
+                assert kinds == {"application/json"}
+            elif status >= "400":
+                assert kinds == {"application/problem+json"}, (path, status)
+    chat = operations["post", "/api/chat"]["responses"]
+    assert set(chat) == {"200", "202", "403", "404", "409", "413", "415", "422", "429", "503"}
+    assert "HTTPValidationError" not in document["components"]["schemas"]

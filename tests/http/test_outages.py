@@ -1,0 +1,73 @@
+"""Postgres lost after the start: refused, hanging, back again."""
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from api.app import create_app
+from cli.services.postgres import PostgresServer
+from settings import DatabaseSettings, Settings
+from tests import services
+from tests.http.conftest import running
+
+READS = ("/api/sessions", "/api/sessions/s1", "/api/sessions/s1/messages", "/api/sessions/s1/events", "/api/host-actions")
+
+
+@pytest.fixture
+async def lonely(own_postgres: PostgresServer, temporal_address: str) -> AsyncIterator[httpx.AsyncClient]:
+    """The app on a Postgres that the test may stop."""
+    settings = Settings(database=DatabaseSettings(url=own_postgres.url(services.TEMPLATE)), task_queue="nobody")
+    async with running(create_app(settings, temporal_address=temporal_address)) as client:
+        assert (await client.get("/api/sessions")).status_code == 200
+        yield client
+
+
+async def test_r15_r16_postgres_goes_and_comes_back(lonely: httpx.AsyncClient, own_postgres: PostgresServer) -> None:
+    own_postgres.stop()
+    for path in READS:
+        answer = await lonely.get(path)
+        assert (answer.status_code, answer.json()["code"]) == (503, "database_unavailable"), path
+        assert int(answer.headers["retry-after"]) > 0
+    write = await lonely.post("/api/chat", json={"session_id": "s1", "content": "hi"})
+    assert (write.status_code, write.json()["code"]) == (503, "database_unavailable")
+    health, ready = await lonely.get("/health"), await lonely.get("/health/ready")
+    assert (health.status_code, health.json()["status"], health.json()["checks"]["postgres"]["ok"]) == (200, "degraded", False)
+    assert ready.status_code == 503 and "postgres" in ready.json()["detail"]
+    own_postgres.start()
+    assert (await lonely.get("/api/sessions")).status_code == 200
+    assert (await lonely.get("/api/sessions/s1")).status_code == 404
+    assert (await lonely.get("/health")).json()["checks"]["postgres"]["ok"]
+
+
+async def test_r15_a_postgres_that_hangs_is_noticed_in_time(lonely: httpx.AsyncClient, own_postgres: PostgresServer) -> None:
+    own_postgres.signal(signal.SIGSTOP)
+    began = time.monotonic()
+
+    async def timed(path: str, limit: float) -> None:
+        answer = await lonely.get(path)
+        assert answer.status_code == 503, path
+        assert time.monotonic() - began < limit, path
+
+    await asyncio.gather(*(timed(path, 10) for path in READS), timed("/health/ready", 5.2))
+    own_postgres.signal(signal.SIGCONT)
+    for path in READS[:1]:
+        assert (await lonely.get(path)).status_code == 200
+
+
+async def test_s44_a_schema_behind_head_is_not_ready(empty_database_url: str, temporal_address: str) -> None:
+    settings = Settings(database=DatabaseSettings(url=empty_database_url), task_queue="nobody")
+    async with running(create_app(settings, temporal_address=temporal_address)) as client:
+        ready = await client.get("/health/ready")
+        assert ready.status_code == 503
+        assert "behind" in ready.json()["checks"]["postgres"]["error"]
+
+
+async def test_without_both_nothing_works(alone: httpx.AsyncClient) -> None:
+    health = await alone.get("/health")
+    assert (health.status_code, health.json()["status"]) == (503, "unusable")
+    assert (await alone.get("/health/ready")).status_code == 503
+    assert (await alone.get("/api/sessions")).status_code == 503
