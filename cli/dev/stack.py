@@ -83,7 +83,8 @@ class Stack:
 
     def _found(self) -> Endpoints:
         database = self._settings.database
-        required = database.required if "required" in database.model_fields_set else False
+        # A database of one's own may come later; the one that was just started has to be there.
+        required = database.required if "required" in database.model_fields_set else self._servers.postgres is not None
         settings = with_database(self._settings, self._servers.database_url(database.url), migrate_on_start=True, required=required)
         record = None if self._durable else DevRecord(api="", temporal="", database_url="", durable=False)
         return Endpoints(settings, self._servers.temporal_address, record)

@@ -94,7 +94,7 @@ class PostgresServer:
         end_leftover(self.data)
         if not (self.data / "PG_VERSION").exists():
             self._make_cluster()
-        if len(os.fsencode(self.data.absolute() / _SOCKET_NAME)) > _SOCKET_PATH_BYTES:
+        if not _can_hold_socket(self.data.absolute()):
             self._runtime = self._runtime or Path(tempfile.mkdtemp(prefix=_RUNTIME_PREFIX))
             self._runtime.mkdir(exist_ok=True)  # a second `prepare` keeps the place that clients know
             self._make_private(self._runtime)
@@ -183,6 +183,11 @@ class PostgresServer:
         if self._account:
             os.chown(folder, self._account.uid, self._account.gid)
         return folder
+
+
+def _can_hold_socket(folder: Path) -> bool:
+    """Whether clients can name a socket in this folder: the path of a socket is short, and a comma separates hosts."""
+    return len(os.fsencode(folder / _SOCKET_NAME)) <= _SOCKET_PATH_BYTES and "," not in str(folder)
 
 
 def account_for(data: Path) -> Account | None:
