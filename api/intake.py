@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from api.errors import RequestRefused
 
 MAX_BODY = 16 * 1024 * 1024
-"""Bytes of a request body (details.md, Bad bytes)."""
+"""Bytes of a request body."""
 
 MAX_DEPTH = 100
 """Levels of nesting that a body may have."""

@@ -10,7 +10,7 @@ from api.temporal import worker_seen
 from workflows.contracts.errors import ServiceUnavailable
 
 PROBE_SECONDS = 4.0
-"""All parts are asked side by side; the answer is out within 5 s (details.md)."""
+"""All parts are asked side by side; the answer is out within 5 s, also where one of them hangs (R16)."""
 
 Part = Literal["postgres", "temporal", "worker"]
 

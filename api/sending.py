@@ -37,7 +37,7 @@ from workflows.model.base import Record
 from workflows.model.state import Head
 
 PATIENCE_SECONDS = 8.0
-"""How long an input is offered before the answer is 503 (details.md: other routes within 10 s)."""
+"""How long an input is offered before the answer is 503 (a hanging server must not take longer than 10 s to show)."""
 
 DOWN_SECONDS = 2.0
 """How long a Temporal that refuses connections is asked again."""
