@@ -33,6 +33,7 @@ class TemporalServer:
 
     `port` and `ui_port` 0: free ones, fixed by the first start. `dynamic` adds dynamic configuration (values are JSON text).
     `ui=False` leaves the Web UI out. `namespace` is there beside the one called `default`.
+    `attributes` are the search attributes, with their types, that it starts with instead of Outlast's.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class TemporalServer:
         ui: bool = True,
         durable: bool = True,
         namespace: str = "default",
+        attributes: Mapping[str, str] | None = None,
         dynamic: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder
@@ -52,6 +54,7 @@ class TemporalServer:
         self.log = folder / "temporal.log"
         self.database = folder / "temporal.db" if durable else None
         self.namespace = namespace
+        self._attributes = search_attribute_types() if attributes is None else attributes
         self._ui = ui
         self._chosen = (port, ui_port)
         self._dynamic = {**POLL_LIMITS, **(dynamic or {})}
@@ -149,7 +152,7 @@ class TemporalServer:
             ]
         for key, value in self._dynamic.items():
             command += ["--dynamic-config-value", f"{key}={value}"]
-        for name, kind in search_attribute_types().items():
+        for name, kind in self._attributes.items():
             command += ["--search-attribute", f"{name}={kind}"]
         return [*command, "--log-level", "error", "--color", "never"]
 
