@@ -67,7 +67,7 @@ def add_pages(app: FastAPI) -> None:
 
 
 def _mark_problems(responses: dict[str, Any]) -> None:
-    for status, response in responses.items():
+    for response in responses.values():
         content = response.get("content", {}).get("application/json", {})
         if content.get("schema", {}).get("$ref", "").endswith(f"/{Problem.__name__}"):
             response["content"] = {"application/problem+json": content}
