@@ -1,0 +1,59 @@
+"""What sessions leave in Temporal: events and bytes, turn by turn, across the runs that followed one another."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client
+
+_ROLLED = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW
+_STARTED = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED
+_ACCEPTED = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED
+_SCHEDULED = EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED
+
+
+@dataclass(frozen=True)
+class TurnCost:
+    """One turn's events. `rolled`: the run continued as new in it, which costs two or three events more."""
+
+    events: int
+    size: int
+    rolled: bool
+    by_type: dict[str, int]
+
+
+async def all_events(client: Client, workflow_id: str, first_run: str) -> list[HistoryEvent]:
+    """The events of a workflow and of the runs that it continued as."""
+    found: list[HistoryEvent] = []
+    run: str | None = first_run
+    while run:
+        history = await client.get_workflow_handle(workflow_id, run_id=run).fetch_history()
+        found += history.events
+        last = found[-1]
+        run = last.workflow_execution_continued_as_new_event_attributes.new_execution_run_id if last.event_type == _ROLLED else None
+    return found
+
+
+def by_turn(events: Sequence[HistoryEvent]) -> list[TurnCost]:
+    """Splits a history where each update's workflow task was scheduled: what came of an input belongs to it.
+
+    The first turn has the start of the workflow too.
+    """
+    cuts = [_begin(events, index) for index, event in enumerate(events) if event.event_type == _ACCEPTED]
+    return [_cost(events[begin:end]) for begin, end in zip(cuts, [*cuts[1:], len(events)], strict=True)]
+
+
+def _begin(events: Sequence[HistoryEvent], accepted: int) -> int:
+    while accepted and events[accepted].event_type != _SCHEDULED:
+        accepted -= 1
+    return accepted
+
+
+def _cost(events: Sequence[HistoryEvent]) -> TurnCost:
+    by_type: Counter[str] = Counter()
+    for event in events:
+        by_type[EventType.Name(event.event_type).removeprefix("EVENT_TYPE_")] += event.ByteSize()
+    rolled = any(event.event_type in (_ROLLED, _STARTED) for event in events)
+    return TurnCost(len(events), sum(by_type.values()), rolled, dict(by_type))

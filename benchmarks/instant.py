@@ -1,0 +1,61 @@
+"""A model that takes no time, so that what is measured is everything else. Every subject of a run answers with it."""
+
+import re
+from collections.abc import AsyncIterator, Sequence
+
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
+from pydantic_ai.models import Model
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from activities.llm.models import Models
+
+INSTANT = "instant"
+"""The model string of the instant model, for OUTLAST_MODEL on a worker of the benchmarks."""
+
+ANSWER_CHARACTERS = 400
+PIECES = 4
+_PIECES_ASKED = re.compile(r"\A(\d+) pieces:")
+
+
+def words(characters: int, mark: str = "") -> str:
+    """A text of exactly so many characters; `mark` makes it one of its kind."""
+    return (mark + "the quick brown fox jumps over the lazy dog " * (characters // 44 + 1))[:characters]
+
+
+def in_pieces(pieces: int, mark: str) -> str:
+    """A message that asks the instant model to stream its answer in so many pieces."""
+    return words(ANSWER_CHARACTERS, f"{pieces} pieces: {mark} ")
+
+
+def _pieces_asked(messages: Sequence[ModelMessage]) -> int:
+    last = messages[-1]
+    for part in last.parts if isinstance(last, ModelRequest) else ():
+        if isinstance(part, UserPromptPart) and isinstance(part.content, str) and (asked := _PIECES_ASKED.match(part.content)):
+            return int(asked[1])
+    return PIECES
+
+
+async def _streamed(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+    answer, pieces = words(ANSWER_CHARACTERS), _pieces_asked(messages)
+    size = max(1, len(answer) // pieces)
+    for start in range(0, len(answer), size):
+        yield answer[start : start + size]
+
+
+def _whole(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    return ModelResponse(parts=[TextPart(words(ANSWER_CHARACTERS))])
+
+
+def instant_model() -> FunctionModel:
+    """Answers 400 characters at once, streamed or whole."""
+    return FunctionModel(_whole, stream_function=_streamed, model_name=INSTANT)
+
+
+class BenchModels(Models):
+    """The models of a worker, and `instant` beside them."""
+
+    def of(self, name: str) -> Model:
+        """The model of a model string."""
+        if name == INSTANT:
+            return self._models.setdefault(INSTANT, instant_model())
+        return super().of(name)

@@ -1,0 +1,40 @@
+"""Outlast's worker as it is, with one more model: `instant`. `--uncached`: it reads the conversation anew for every step."""
+
+import argparse
+import asyncio
+
+import worker
+from activities.context import Conversations
+from activities.db.client import connect
+from activities.db.pool import Database
+from activities.search_attributes import registered
+from benchmarks.instant import BenchModels
+from benchmarks.stack import say_ready
+from settings import Settings, load_settings
+
+
+async def serve(settings: Settings, address: str, *, cached: bool) -> None:
+    """Runs the worker until the process is ended."""
+    database = await Database.open(settings.database)
+    client = await connect(settings, database, address, for_api=False)
+    async with worker.open_kit(settings, database) as kit:
+        kit.models = BenchModels(settings)
+        kit.indexed = await registered(client)
+        if not cached:
+            kit.paths = Conversations(kept_paths=0)
+        async with worker.build_worker(client, kit):
+            say_ready()
+            await asyncio.Event().wait()
+
+
+def main() -> None:
+    """Runs the worker that the environment's `OUTLAST_…` keys describe."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("address")
+    parser.add_argument("--uncached", action="store_true")
+    options = parser.parse_args()
+    asyncio.run(serve(load_settings(), options.address, cached=not options.uncached))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""One turn of each subject, timed from the request to its end as the one who asked sees it."""
+
+import json
+import time
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+import httpx
+from pydantic_ai.durable_exec.temporal import PydanticAIPlugin
+from temporalio.client import Client, WorkflowHandle
+from temporalio.contrib.pydantic import pydantic_data_converter
+
+from benchmarks.floor import FLOOR_QUEUE, FloorWorkflow
+from benchmarks.instant import words
+from benchmarks.peer import PEER_QUEUE, PeerWorkflow
+from workflows.contracts.naming import session_workflow_id
+
+MESSAGE_CHARACTERS = 400
+
+
+class Floor:
+    """The trivial workflow. A fresh one takes over long before Temporal's limit of updates in one run."""
+
+    UPDATES_PER_RUN = 500
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._handle: WorkflowHandle[FloorWorkflow, None] | None = None
+        self._updates = 0
+
+    async def turn(self) -> float:
+        """Milliseconds of one update."""
+        if self._handle is None or self._updates == self.UPDATES_PER_RUN:
+            self._handle = await self._client.start_workflow(FloorWorkflow.run, id=f"floor/{uuid4()}", task_queue=FLOOR_QUEUE)
+            self._updates = 0
+            await self._handle.execute_update(FloorWorkflow.turn)
+        self._updates += 1
+        began = time.perf_counter()
+        await self._handle.execute_update(FloorWorkflow.turn)
+        return (time.perf_counter() - began) * 1000
+
+    async def fresh(self) -> None:
+        """The next turn is another workflow's."""
+        self._handle = None
+
+
+class Peer:
+    """A session of the peer. `broken` says why it takes no more turns."""
+
+    def __init__(self, client: Client, handle: WorkflowHandle[PeerWorkflow, None], first_run: str) -> None:
+        self._client = client
+        self.handle = handle
+        self.first_run = first_run
+        self.turns = 0
+        self.broken: str | None = None
+
+    @classmethod
+    async def begin(cls, address: str) -> "Peer":
+        """Starts a session."""
+        client = await Client.connect(address, plugins=[PydanticAIPlugin()])
+        handle = await client.start_workflow(PeerWorkflow.run, id=f"peer/{uuid4()}", task_queue=PEER_QUEUE)
+        assert handle.first_execution_run_id
+        return cls(client, handle, handle.first_execution_run_id)
+
+    async def turn(self) -> float | None:
+        """Milliseconds of one turn; None once the session takes no more."""
+        if self.broken:
+            return None
+        began = time.perf_counter()
+        try:
+            await self.handle.execute_update(PeerWorkflow.turn, words(MESSAGE_CHARACTERS, f"{self.turns} "))
+        except Exception as error:
+            self.broken = f"{type(error).__name__}: {error.__cause__ or error}"
+            return None
+        self.turns += 1
+        return (time.perf_counter() - began) * 1000
+
+
+@dataclass
+class Session:
+    """A session of ours, over HTTP."""
+
+    url: str
+    http: httpx.AsyncClient
+    id: str = field(default_factory=lambda: f"bench-{uuid4()}")
+    turns: int = 0
+
+    @property
+    def workflow_id(self) -> str:
+        """Its workflow's."""
+        return session_workflow_id("default", self.id)
+
+    async def streamed_turn(self, content: str | None = None) -> float:
+        """Milliseconds from the request to `turn.completed` on its event stream. Raises RuntimeError for a turn that failed."""
+        body = self._body(content)
+        began = time.perf_counter()
+        async with self.http.stream("POST", f"{self.url}/api/chat/stream", json=body) as response:
+            async for line in response.aiter_lines():
+                if line.startswith("event:") and line.endswith("turn.error"):
+                    raise RuntimeError(f"a turn failed: {await anext(response.aiter_lines(), '')}")
+                if line.startswith("event:") and line.endswith("turn.completed"):
+                    return (time.perf_counter() - began) * 1000
+        raise RuntimeError(f"the stream of a turn ended without turn.completed, status {response.status_code}")
+
+    async def turn(self, content: str | None = None) -> float:
+        """Milliseconds from the request to the whole answer. Raises RuntimeError for a turn that failed."""
+        body = self._body(content)
+        began = time.perf_counter()
+        response = await self.http.post(f"{self.url}/api/chat", json=body)
+        took = (time.perf_counter() - began) * 1000
+        answer = response.json()
+        if response.status_code != 200 or answer["error"] or not answer["content"]:
+            raise RuntimeError(f"a turn failed: {response.status_code} {json.dumps(answer)}")
+        return took
+
+    def _body(self, content: str | None) -> dict[str, str]:
+        self.turns += 1
+        return {"session_id": self.id, "content": content or words(MESSAGE_CHARACTERS, f"{self.turns} ")}
+
+
+async def plain_client(address: str) -> Client:
+    """A client that reads what the floor and we leave in Temporal."""
+    return await Client.connect(address, data_converter=pydantic_data_converter)
