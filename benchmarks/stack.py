@@ -106,11 +106,23 @@ def _answers(url: str) -> bool:
     return False
 
 
+class _FlushingTemporal(TemporalServer):
+    """A dev server whose every commit is on disk before it counts, as Postgres has it by default."""
+
+    def _command(self) -> list[str | Path]:
+        return ["synchronous=full" if part == "synchronous=normal" else part for part in super()._command()]
+
+
 @contextmanager
-def running_stack() -> Iterator[Stack]:
-    """Temporal on disk and Postgres as a deployment has it (every commit is on disk), migrated."""
+def running_stack(*, flushed: bool) -> Iterator[Stack]:
+    """Temporal on disk and Postgres, migrated.
+
+    `flushed`: both wait for the disk at each commit, so a power cut takes nothing. Else neither does: what they commit outlives
+    their processes and no power cut. Where one waits and the other does not, their times can't be compared.
+    """
     folder = Path(tempfile.mkdtemp(prefix="outlast-bench-"))
-    stack = Stack(folder, TemporalServer(folder, ui=False), PostgresServer(folder))
+    temporal = (_FlushingTemporal if flushed else TemporalServer)(folder, ui=False)
+    stack = Stack(folder, temporal, PostgresServer(folder, options={} if flushed else {"fsync": "off"}))
     try:
         stack.temporal.start()
         stack.postgres.start()
