@@ -9,7 +9,7 @@ from temporalio.worker import Worker
 
 from benchmarks.floor import FLOOR_QUEUE, FloorWorkflow, nothing
 from benchmarks.peer import PEER_QUEUE, PeerWorkflow
-from benchmarks.stack import say_ready
+from benchmarks.process import until_stopped
 
 
 async def _worker(which: str, address: str) -> Worker:
@@ -21,8 +21,7 @@ async def _worker(which: str, address: str) -> Worker:
 async def serve(which: str, address: str) -> None:
     """Works until the process is ended."""
     async with await _worker(which, address):
-        say_ready()
-        await asyncio.Event().wait()
+        await until_stopped()
 
 
 if __name__ == "__main__":

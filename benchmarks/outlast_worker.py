@@ -9,7 +9,7 @@ from activities.db.client import connect
 from activities.db.pool import Database
 from activities.search_attributes import registered
 from benchmarks.instant import BenchModels
-from benchmarks.stack import say_ready
+from benchmarks.process import until_stopped
 from settings import Settings, load_settings
 
 
@@ -23,8 +23,7 @@ async def serve(settings: Settings, address: str, *, cached: bool) -> None:
         if not cached:
             kit.paths = Conversations(kept_paths=0)
         async with worker.build_worker(client, kit):
-            say_ready()
-            await asyncio.Event().wait()
+            await until_stopped()
 
 
 def main() -> None:

@@ -15,19 +15,14 @@ import httpx
 
 from activities.db.migrate import migrate
 from benchmarks.instant import INSTANT
+from benchmarks.process import READY
+from cli.services.ports import free_port
 from cli.services.postgres import PostgresServer
-from cli.services.process import end, free_port, plain_environment, spawn, wait_for
+from cli.services.process import end, plain_environment, spawn, wait_for
 from cli.services.temporal import TemporalServer
 from settings import DatabaseSettings
 
 _ROOT = Path(__file__).parents[1]
-_READY = "ready to work"
-
-
-def say_ready() -> None:
-    """Tells the process that started this one that it may be measured."""
-    sys.stdout.write(f"{_READY}\n")
-    sys.stdout.flush()
 
 
 @dataclass
@@ -35,15 +30,21 @@ class Part:
     """A child process of a run."""
 
     name: str
-    process: subprocess.Popen[bytes]
+    command: list[str]
+    env: dict[str, str]
     log: Path
+    process: subprocess.Popen[bytes]
 
-    def said_ready(self) -> bool:
-        """Whether it said so."""
-        return _READY in self.log.read_text(errors="replace")
+    def said(self, what: str) -> bool:
+        """Whether its log has this."""
+        return what in self.log.read_text(errors="replace")
 
     def stop(self) -> None:
-        """Ends it at once: a part keeps nothing."""
+        """Ends it in order."""
+        end(self.process, (signal.SIGTERM, 15.0))
+
+    def kill(self) -> None:
+        """Ends it as a crash would."""
         end(self.process, (signal.SIGKILL, 5.0))
 
 
@@ -66,38 +67,46 @@ class Stack:
     postgres: PostgresServer
     parts: list[Part] = field(default_factory=list)
 
-    def start(self, name: str, module: str, *arguments: str, env: Mapping[str, str] | None = None) -> Part:
-        """Starts a module as a process of its own and returns at once."""
+    def start(self, name: str, module: str, *arguments: str, env: Mapping[str, str] | None = None, ready: str = READY) -> Part:
+        """Starts a module as a process of its own and waits until it says that it is ready. Raises SetupError."""
+        return self._launch(name, [sys.executable, "-m", module, *arguments], {**plain_environment(), **(env or {})}, ready)
+
+    def again(self, part: Part, ready: str = READY) -> Part:
+        """Another process that does what `part` did. Raises SetupError."""
+        return self._launch(part.name, part.command, part.env, ready)
+
+    def _launch(self, name: str, command: list[str], env: dict[str, str], ready: str) -> Part:
         log = self.folder / f"{name}-{len(self.parts)}.log"
-        command = [sys.executable, "-m", module, *arguments]
-        part = Part(name, spawn(command, log=log, last_will=signal.SIGKILL, cwd=_ROOT, env={**plain_environment(), **(env or {})}), log)
+        part = Part(name, command, env, log, spawn(command, log=log, last_will=signal.SIGKILL, cwd=_ROOT, env=env))
         self.parts.append(part)
+        wait_for(part.process, lambda: part.said(ready), name=name, log=log, seconds=60)
         return part
 
-    def start_ready(self, name: str, module: str, *arguments: str, env: Mapping[str, str] | None = None) -> Part:
-        """Starts a module that says when it is ready, and waits for that. Raises SetupError."""
-        part = self.start(name, module, *arguments, env=env)
-        wait_for(part.process, part.said_ready, name=name, log=part.log, seconds=60)
-        return part
-
-    def worker(self, queue: str, *arguments: str, env: Mapping[str, str] | None = None) -> Part:
-        """Starts a worker of ours on a task queue. Raises SetupError."""
-        known = {**self._settings(queue), **(env or {})}
-        return self.start_ready(f"worker-{queue}", "benchmarks.outlast_worker", self.temporal.address, *arguments, env=known)
-
-    def outlast(self, queue: str, *arguments: str, env: Mapping[str, str] | None = None) -> Outlast:
-        """Starts a worker and an api of ours and waits until the api says that it has all it needs. Raises SetupError."""
-        worker = self.worker(queue, *arguments, env=env)
-        port = free_port()
-        api = self.start(
-            f"api-{queue}", "benchmarks.outlast_api", self.temporal.address, env={**self._settings(queue), "OUTLAST_API__PORT": str(port)}
+    def outlast(self, queue: str, *arguments: str) -> Outlast:
+        """Starts a worker of ours with the instant model, and an api. Raises SetupError."""
+        worker = self.start(
+            f"worker-{queue}", "benchmarks.outlast_worker", self.temporal.address, *arguments, env=self.settings(queue, INSTANT)
         )
-        url = f"http://127.0.0.1:{port}"
-        wait_for(api.process, lambda: _answers(f"{url}/health/ready"), name=api.name, log=api.log, seconds=60)
-        return Outlast(queue, url, api, worker)
+        return Outlast(queue, *self.api(queue), worker)
 
-    def _settings(self, queue: str) -> dict[str, str]:
-        return {"OUTLAST_DATABASE__URL": self.postgres.url(), "OUTLAST_TASK_QUEUE": queue, "OUTLAST_MODEL": INSTANT}
+    def api(self, queue: str) -> tuple[str, Part]:
+        """Starts `outlast api` and waits until it says that it has all it needs, a worker included. Raises SetupError."""
+        port = free_port()
+        url = f"http://127.0.0.1:{port}"
+        env = {**self.settings(queue, INSTANT), "OUTLAST_API__PORT": str(port)}
+        part = self.start(f"api-{queue}", "cli.main", "api", env=env, ready="api ready")
+        wait_for(part.process, lambda: _answers(f"{url}/health/ready"), name=part.name, log=part.log, seconds=60)
+        return url, part
+
+    def settings(self, queue: str, model: str) -> dict[str, str]:
+        """The environment of `outlast api` and `outlast worker` on a task queue of this run."""
+        return {
+            "OUTLAST_DATABASE__URL": self.postgres.url(),
+            "OUTLAST_TASK_QUEUE": queue,
+            "OUTLAST_MODEL": model,
+            "OUTLAST_LOG_LEVEL": "warning",
+            "TEMPORAL_ADDRESS": self.temporal.address,
+        }
 
 
 def _answers(url: str) -> bool:
@@ -114,11 +123,11 @@ class _FlushingTemporal(TemporalServer):
 
 
 @contextmanager
-def running_stack(*, flushed: bool) -> Iterator[Stack]:
+def running_stack(*, flushed: bool = False) -> Iterator[Stack]:
     """Temporal on disk and Postgres, migrated.
 
     `flushed`: both wait for the disk at each commit, so a power cut takes nothing. Else neither does: what they commit outlives
-    their processes and no power cut. Where one waits and the other does not, their times can't be compared.
+    their processes but no power cut. Where one waits and the other does not, their times can't be compared.
     """
     folder = Path(tempfile.mkdtemp(prefix="outlast-bench-"))
     temporal = (_FlushingTemporal if flushed else TemporalServer)(folder, ui=False)
@@ -130,7 +139,7 @@ def running_stack(*, flushed: bool) -> Iterator[Stack]:
         yield stack
     finally:
         for part in stack.parts:
-            part.stop()
+            part.kill()
         stack.temporal.stop()
         stack.postgres.stop()
         shutil.rmtree(folder, ignore_errors=True)

@@ -8,7 +8,6 @@ from uuid import uuid4
 import httpx
 from pydantic_ai.durable_exec.temporal import PydanticAIPlugin
 from temporalio.client import Client, WorkflowHandle
-from temporalio.contrib.pydantic import pydantic_data_converter
 
 from benchmarks.floor import FLOOR_QUEUE, FloorWorkflow
 from benchmarks.instant import words
@@ -116,8 +115,3 @@ class Session:
     def _body(self, content: str | None) -> dict[str, str]:
         self.turns += 1
         return {"session_id": self.id, "content": content or words(MESSAGE_CHARACTERS, f"{self.turns} ")}
-
-
-async def plain_client(address: str) -> Client:
-    """A client that reads what the floor and we leave in Temporal."""
-    return await Client.connect(address, data_converter=pydantic_data_converter)
