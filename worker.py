@@ -79,6 +79,7 @@ def build_worker(client: Client, kit: Kit) -> Worker:
             turns.hand_over,
             turns.end_turn,
             turns.repair_calls,
+            turns.note_steering,
             turns.record_refusal,
             turns.load_head,
         ],

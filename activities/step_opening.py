@@ -10,18 +10,25 @@ from pydantic_ai.messages import ModelMessage
 from activities.context import Conversations, PathKey
 from activities.db.pool import Database
 from activities.db.session_tx import SessionTx, moment, now_text, session_tx, sql
-from activities.llm.translate import dump, load
+from activities.llm.translate import dump, load, steered
 from activities.projection.calls import results_request, unanswered_calls
 from activities.projection.opening import open_turn
 from workflows.contracts.steps import RunStep, StepDone
+from workflows.model.turn import TurnRef
 
 
 @dataclass(frozen=True)
 class Begun:
-    """A step that is to run. `path` is the conversation before it, `request` its new request as JSON (None: it is in the path)."""
+    """A step that is to run. `path` is the conversation before it, `request` its new request as JSON (None: it is in the path).
 
+    `results` is that request without the steering that it carries, for the case that the step fails and the steering waits on.
+    """
+
+    turn: TurnRef
     path: tuple[ModelMessage, ...]
     request: str | None
+    results: str | None
+    steering: tuple[str, ...]
     first_segment: int
     next_model_message: int
     after_seq: int
@@ -42,6 +49,7 @@ class _Found:
     before: asyncpg.Record | None
     progress: asyncpg.Record | None
     unanswered: list[asyncpg.Record]
+    steering: list[asyncpg.Record]
     after_seq: int
     host_context: str | None
 
@@ -55,15 +63,22 @@ async def begin(db: Database, paths: Conversations, step: RunStep) -> Begun | St
         if (closed := await _closed(tx, step)) is not None:
             return closed
         if step.opening:
-            await open_turn(tx, step.turn, step.step, step.opening, step.profile, step.config)
+            turn = await open_turn(tx, step.turn, step.step, step.opening, step.profile, step.config)
+            step = step.model_copy(update={"turn": turn})
         elif tx.turn_state != "running":
             return StepDone(state="stale")
         found = await _find(tx, step)
-    path, request = await _conversation(db, paths, step, found)
+    path = await _path(db, paths, step, found)
+    results = results_request(found.unanswered) if found.unanswered else None
+    words = [(row["content"], row["accepted_at"].isoformat()) for row in found.steering]
+    request = steered(results, words) if words else results
     progress = found.progress
     return Begun(
+        turn=step.turn,
         path=path,
-        request=request,
+        request=dump(request) if request else None,
+        results=dump(results) if results else None,
+        steering=tuple(row["id"] for row in found.steering),
         first_segment=found.tail["next_segment"],
         next_model_message=found.tail["next_model_message"],
         after_seq=found.after_seq,
@@ -95,7 +110,10 @@ async def _find(tx: SessionTx, step: RunStep) -> _Found:
         progress = await sql.step_progress(tx.conn, session_uid=tx.uid, turn_id=turn.turn_id, attempt=turn.attempt, step=step.step)
         await _announce_restart(tx, step, tail["next_segment"], progress)
     context = await sql.last_host_context(tx.conn, session_uid=tx.uid)
-    return _Found(tail, before, progress, await unanswered_calls(tx, tail), tx.cursor, context["host_context"] if context else None)
+    steering = [row async for row in sql.pending_steering(tx.conn, session_uid=tx.uid, profile=step.profile)] if tx.steered else []
+    return _Found(
+        tail, before, progress, await unanswered_calls(tx, tail), steering, tx.cursor, context["host_context"] if context else None
+    )
 
 
 async def _announce_restart(tx: SessionTx, step: RunStep, first_segment: int, progress: asyncpg.Record | None) -> None:
@@ -113,15 +131,12 @@ async def _announce_restart(tx: SessionTx, step: RunStep, first_segment: int, pr
         await sql.note_progress(tx.conn, **key, **kept, announced=0)
 
 
-async def _conversation(db: Database, paths: Conversations, step: RunStep, found: _Found) -> tuple[tuple[ModelMessage, ...], str | None]:
-    """The path before this step, and the results that its request carries."""
+async def _path(db: Database, paths: Conversations, step: RunStep, found: _Found) -> tuple[ModelMessage, ...]:
+    """The conversation that is stored. A new message's own request is small and read; what came before it may be cached."""
     uid, tail = step.session.session_uid, found.tail
-    if found.unanswered:
-        request = dump(results_request(found.unanswered))
-        return await paths.up_to(db, PathKey.of(uid, tail)), request
     if tail["next_model_message"] or not (step.opening and step.opening.message):
-        return await paths.up_to(db, PathKey.of(uid, tail)), None
+        return await paths.up_to(db, PathKey.of(uid, tail))
     async with db.connection() as conn:
         own = [row["body"] async for row in sql.model_messages_of(conn, session_uid=uid, message_id=step.opening.message.id)]
     before = await paths.up_to(db, PathKey.of(uid, found.before)) if found.before else ()
-    return (*before, *load(own)), None
+    return (*before, *load(own))

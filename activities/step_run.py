@@ -63,7 +63,8 @@ class StepRun:
         if isinstance(begun, StepDone):
             return begun
         self._begun = begun
-        turn = self._step.turn
+        self._step = self._step.model_copy(update={"turn": begun.turn})
+        turn = begun.turn
         uid = self._step.session.session_uid
         self._live = LiveText(self._kit.db, uid, turn.turn_id, begun.first_segment, begun.after_seq)
         try:
@@ -219,6 +220,8 @@ class StepRun:
             server_calls=() if failed else self._calls.open("server"),
             host_calls=() if failed else self._calls.open("host"),
             handover=handover,
+            message_id=self._step.turn.message_id if self._step.turn.kind == "steering" else "",
+            steering=() if failed else self._begun.steering,
             usage=usage,
             model=self._model_name,
             error=error,
@@ -232,7 +235,7 @@ class StepRun:
             next_model_message=self._begun.next_model_message,
             segments=[(segment.kind, segment.text) for segment in self._live.segments],
             calls=[] if failed else self._calls.new,
-            request=self._begun.request,
+            request=self._begun.results if failed else self._begun.request,
             response=done.response or None,
             prompt=[part.record() for part in self._prompt],
         )
@@ -245,7 +248,7 @@ class StepRun:
                 await sql.keep_prompt(tx.conn, sha256=part.sha256, text=part.text, at=moment(end.done.at))
             done = await close_step(tx, step, end)
         kept = [body for body in (end.request, end.response) if body is not None]
-        if done is end.done and done.error is None:
+        if done.at == end.done.at and done.error is None:
             key = PathKey(tx.uid, turn.message_id, end.next_model_message + len(kept), turn.turn_id, turn.attempt)
             self._kit.paths.extend(key, self._begun.path, kept)
         return done

@@ -17,7 +17,17 @@ from activities.projection.opening import is_open, open_turn
 from activities.running import guarded
 from workflows.contracts.errors import Refusal
 from workflows.contracts.steps import Opening
-from workflows.contracts.turns import CallsRepaired, EndTurn, HandOver, LoadHead, RecordRefusal, RepairCalls, TurnEnded
+from workflows.contracts.turns import (
+    CallsRepaired,
+    EndTurn,
+    HandOver,
+    LoadHead,
+    NoteSteering,
+    RecordRefusal,
+    RepairCalls,
+    SteeringNoted,
+    TurnEnded,
+)
 from workflows.model.call import OpenCall
 from workflows.model.session import SessionRef
 from workflows.model.state import Batch, Binding, Head, LastTurn
@@ -122,6 +132,33 @@ class Turns:
                 tx.change(at, revision=repair.revision)
         cleared = waiting[0]["call_id"] if waiting else None
         return CallsRepaired(cleared_pending=cleared, repaired_calls=tuple(call["call_id"] for call in settled))
+
+    @activity.defn
+    async def note_steering(self, steering: NoteSteering) -> SteeringNoted:
+        """Stores steering as pending and tells where it arrived."""
+        async with beating():
+            return await guarded(patiently(lambda: self._note_steering(steering)))
+
+    async def _note_steering(self, steering: NoteSteering) -> SteeringNoted:
+        at = moment(steering.accepted_at)
+        async with session_tx(self._kit.db, steering.session) as tx:
+            number = tx.next_change()
+            await sql.note_steering(
+                tx.conn,
+                session_uid=tx.uid,
+                id=steering.id,
+                number=number,
+                content=steering.content,
+                profile=steering.profile,
+                digest=steering.digest,
+                turn_id=None,
+                change=number,
+                accepted_at=at,
+            )
+            newest = await sql.newest_turn(tx.conn, session_uid=tx.uid)
+            batch = await sql.current_batch(tx.conn, session_uid=tx.uid)
+        running = newest["profile"] if newest and newest["state"] == "running" else None
+        return SteeringNoted(newest_turn=newest["turn_id"] if newest else None, running_profile=running, waiting=batch is not None)
 
     @activity.defn
     async def record_refusal(self, refused: RecordRefusal) -> None:

@@ -24,6 +24,8 @@ from workflows.contracts.inputs import (
     RepairReceipt,
     RetryInput,
     SessionStart,
+    SteerInput,
+    SteerReceipt,
     TurnReceipt,
 )
 from workflows.contracts.naming import SESSION_WORKFLOW
@@ -32,6 +34,7 @@ from workflows.model.state import Head
 from workflows.rules.state import QueuedRefusal
 from workflows.session_inputs import SessionInputs
 from workflows.session_jobs import SessionJobs
+from workflows.session_steering import SessionSteering
 
 Asked = TypeVar("Asked", bound=Input)
 Answer = TypeVar("Answer")
@@ -45,6 +48,7 @@ class SessionWorkflow:
     def __init__(self, start: SessionStart) -> None:
         self._jobs = SessionJobs(start)
         self._inputs = SessionInputs(self._jobs)
+        self._steering = SessionSteering(self._jobs)
         self._loaded = bool(start.carried)
         self._refused = False
 
@@ -101,6 +105,11 @@ class SessionWorkflow:
         """A host's result for the pending call. Waits a moment for a live turn to end, then is judged."""
         return await self._judge(self._inputs.continuation, continuation)
 
+    @workflow.update(name="steer")
+    async def steer(self, steer: SteerInput) -> SteerReceipt:
+        """Words for the turn that runs, or for the next one."""
+        return await self._judge(self._steering.steer, steer)
+
     @workflow.update(name="cancel")
     async def cancel(self, cancel: CancelInput) -> CancelReceipt:
         """Ends the live turn or the named one."""
@@ -147,6 +156,11 @@ class SessionWorkflow:
     async def host_result_signal(self, continuation: ContinuationInput) -> None:
         """A host's result, under the name that hosts use."""
         await self._heed("host_result", self._inputs.patient_continuation, continuation)
+
+    @workflow.signal(name="steer")
+    async def steer_signal(self, steer: SteerInput) -> None:
+        """Words for the turn that runs, or for the next one."""
+        await self._heed("steer", self._steering.steer, steer)
 
     @workflow.signal(name="cancel")
     async def cancel_signal(self, cancel: CancelInput) -> None:

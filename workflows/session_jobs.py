@@ -8,7 +8,15 @@ from workflows.contracts import policies
 from workflows.contracts.inputs import RecordedRefusal, RepairReceipt, SessionStart
 from workflows.contracts.naming import PRINCIPAL, STATUS, TENANT, TURN
 from workflows.contracts.steps import Birth
-from workflows.contracts.turns import RecordRefusal, RepairCalls, record_refusal, repair_calls
+from workflows.contracts.turns import (
+    NoteSteering,
+    RecordRefusal,
+    RepairCalls,
+    SteeringNoted,
+    note_steering,
+    record_refusal,
+    repair_calls,
+)
 from workflows.model.session import SessionRef
 from workflows.model.state import Batch, Head, LastTurn
 from workflows.model.turn import TurnError
@@ -67,6 +75,22 @@ class SessionJobs:
         """True while a turn runs or waits to run."""
         return self.busy_turn is not None
 
+    def will_consume(self, profile: str | None) -> bool:
+        """True if a turn of the profile (None: any) waits to run, or runs and its rows have not seen its beginning."""
+        waiting = [job.profile for job in self.state.queue if isinstance(job, QueuedTurn) and job.runs_model and not job.cancelled]
+        return any(profile in (None, running) for running in waiting)
+
+    @property
+    def live_turn(self) -> str | None:
+        """The turn that runs."""
+        return self._live.turn.turn_id if self._live else None
+
+    async def note_steering(self, steering: NoteSteering) -> SteeringNoted:
+        """Stores accepted steering beside whatever runs."""
+        return await workflow.execute_activity(
+            note_steering, steering, start_to_close_timeout=policies.WRITE, retry_policy=policies.UNTIL_DONE, summary="steering"
+        )
+
     def knows_turn(self, turn_id: str) -> bool:
         """True if the turn is of the recent past."""
         last = self.state.head.last_turn
@@ -111,7 +135,8 @@ class SessionJobs:
             await self._announce(job)
 
     @property
-    def _ref(self) -> SessionRef:
+    def ref(self) -> SessionRef:
+        """The session, as activities name it."""
         return SessionRef(tenant=self._start.tenant, session_id=self._start.session_id, session_uid=self.state.head.session_uid)
 
     async def _run_turn(self, job: QueuedTurn) -> None:
@@ -124,7 +149,7 @@ class SessionJobs:
             parent = job.message.id if job.message else None
         job = job.model_copy(update={"turn": job.turn.model_copy(update={"number": number, "parent_id": parent})})
         revision = head.revision + (2 if job.message or (job.result and job.runs_model) else 1)
-        live = self._live = LiveTurn(self._ref, job, revision, self._birth())
+        live = self._live = LiveTurn(self.ref, job, revision, self._birth())
         workflow.set_current_details(f"turn {number}: running")
         try:
             outcome = await _to_its_end(live)
@@ -144,7 +169,8 @@ class SessionJobs:
         if outcome.state == "refused":
             return
         head = self.state.head
-        last = LastTurn(turn=job.turn, next_step=outcome.next_step, error=outcome.error, profile=job.profile, config=job.config)
+        turn = outcome.turn
+        last = LastTurn(turn=turn, next_step=outcome.next_step, error=outcome.error, profile=job.profile, config=job.config)
         batch = head.batch
         if job.message:
             for call in batch.open if batch else ():
@@ -152,15 +178,15 @@ class SessionJobs:
             batch = None
         if outcome.state == "paused":
             batch = Batch(
-                message_id=job.turn.message_id,
-                turn=job.turn,
+                message_id=turn.message_id,
+                turn=turn,
                 step=outcome.next_step,
                 calls=outcome.host_calls,
                 handover="all" if outcome.handover == "all" else "one",
                 profile=job.profile,
                 config=job.config,
             )
-        self.set_head(leaf_id=job.turn.message_id, revision=revision, turn_number=job.turn.number, batch=batch, last_turn=last)
+        self.set_head(leaf_id=turn.message_id, revision=revision, turn_number=turn.number, batch=batch, last_turn=last)
         self._show()
 
     def _show(self) -> None:
@@ -184,7 +210,7 @@ class SessionJobs:
         head = self.state.head
         repaired = await workflow.execute_activity(
             repair_calls,
-            RepairCalls(session=self._ref, revision=head.revision + 1, at=workflow.now().isoformat()),
+            RepairCalls(session=self.ref, revision=head.revision + 1, at=workflow.now().isoformat()),
             start_to_close_timeout=policies.WRITE,
             retry_policy=policies.UNTIL_DONE,
             summary="repair",
@@ -198,7 +224,7 @@ class SessionJobs:
     async def _announce(self, job: QueuedRefusal) -> None:
         await workflow.execute_activity(
             record_refusal,
-            RecordRefusal(session=self._ref, refusal=job.refusal),
+            RecordRefusal(session=self.ref, refusal=job.refusal),
             start_to_close_timeout=policies.WRITE,
             retry_policy=policies.UNTIL_DONE,
             summary=f"refused {job.refusal.what}",

@@ -63,6 +63,8 @@ class LiveTurn:
             if done is None:
                 return await self.end(self._ending_error())
             self._spent += done.seconds
+            if done.message_id:
+                self.turn = self.turn.model_copy(update={"message_id": done.message_id})
             if done.state != "calls":
                 return self._outcome(done)
             if await self._server_tools(done):
@@ -80,6 +82,7 @@ class LiveTurn:
             result=job.result,
             host_context=job.host_context,
             retry=job.turn.attempt > 1,
+            steering=job.turn.kind == "steering" and job.turn.attempt == 1,
         )
 
     async def _model_step(self, opening: Opening | None) -> StepDone | None:

@@ -57,7 +57,7 @@ class LivePiece:
 class SessionTx:
     """The session as this transaction sees and leaves it. Every event raises `cursor`; `finish` writes them all at once.
 
-    `waiting`: when it was locked, a host batch or some call was open.
+    When it was locked, a host batch or some call was open (`waiting`), steering was pending (`steered`).
     """
 
     def __init__(self, conn: "asyncpg.Connection[asyncpg.Record]", row: asyncpg.Record) -> None:
@@ -78,6 +78,7 @@ class SessionTx:
         self.turn_state: str | None = row["turn_state"]
         self.turn_attempt: int | None = row["turn_attempt"]
         self.waiting: bool = row["waiting"]
+        self.steered: bool = row["steered"]
         self._streaming: bool = row["streaming"]
         self._events: list[Event] = []
         self._changed = False

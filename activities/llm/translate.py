@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.metadata import version
 from typing import Any, Literal
@@ -107,6 +107,14 @@ def tool_returns(
     if block := host_block(host_context):
         parts.append(UserPromptPart(block, timestamp=when))
     return ModelRequest(parts=parts, timestamp=when)
+
+
+def steered(request: ModelRequest | None, words: Sequence[tuple[str, str]]) -> ModelRequest:
+    """A request with steering behind what it says already: (content, accepted at), in the order of acceptance."""
+    parts = [UserPromptPart(well_formed(content), timestamp=_time(at)) for content, at in words]
+    if request is None:
+        return ModelRequest(parts=parts, timestamp=parts[-1].timestamp)
+    return replace(request, parts=[*request.parts, *parts])
 
 
 def told_to_model(call: RecordedCall, *, limit: int = MODEL_TEXT_LIMIT) -> str:

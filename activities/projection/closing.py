@@ -1,7 +1,7 @@
 """How a model step ends: its messages, calls, text and usage, and the turn's end if it is one, in one transaction."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -55,6 +55,8 @@ async def close_step(tx: SessionTx, step: RunStep, end: StepEnd) -> StepDone:
     key = {"session_uid": tx.uid, "turn_id": step.turn.turn_id, "attempt": step.turn.attempt, "step": step.step}
     if tx.turn_state != "running" or tx.turn_attempt != step.turn.attempt:
         return await _closed_before(tx, key)
+    if end.done.state == "answered" and tx.steered and await _steering_came(tx, step, end):
+        end = replace(end, done=end.done.model_copy(update={"state": "calls"}))
     if await sql.close_step(tx.conn, **key, result=end.done.model_dump_json(exclude_defaults=True)) is None:
         return await _closed_before(tx, key)
     at = moment(end.done.at)
@@ -62,8 +64,15 @@ async def close_step(tx: SessionTx, step: RunStep, end: StepEnd) -> StepDone:
     await _rows(tx, step, end, at)
     await _calls(tx, step, end, at)
     await _sums(tx, step, end, at)
+    await _deliver(tx, step, end, at)
     await _ending(tx, step, end, at)
     return end.done
+
+
+async def _steering_came(tx: SessionTx, step: RunStep, end: StepEnd) -> bool:
+    """Steering that was accepted before this very transaction causes one more step; what comes later is promoted."""
+    pending = [row["id"] async for row in sql.pending_steering(tx.conn, session_uid=tx.uid, profile=step.profile)]
+    return bool(set(pending) - set(end.done.steering))
 
 
 async def _closed_before(tx: SessionTx, key: dict[str, Any]) -> StepDone:
@@ -196,6 +205,26 @@ def _added(one: Usage, two: Usage) -> Usage:
         tool_calls=one.tool_calls + two.tool_calls,
         cost_usd=str(sum(costs, Decimal(0))) if costs else None,
     )
+
+
+async def _deliver(tx: SessionTx, step: RunStep, end: StepEnd, at: datetime) -> None:
+    """Steering counts as delivered only now that the step which consumed it has finished."""
+    if not end.done.steering:
+        return
+    delivered = [
+        row
+        async for row in sql.deliver_steering(
+            tx.conn,
+            session_uid=tx.uid,
+            ids=list(end.done.steering),
+            message_id=step.turn.message_id,
+            turn_id=step.turn.turn_id,
+            change=tx.next_change(),
+            at=at,
+        )
+    ]
+    for row in sorted(delivered, key=lambda row: row["number"]):
+        await tx.announce("steering.delivered", step.turn.turn_id, at, {"steering_id": row["id"], "message_id": step.turn.message_id})
 
 
 async def _ending(tx: SessionTx, step: RunStep, end: StepEnd, at: datetime) -> None:

@@ -16,13 +16,15 @@ def is_open(tx: SessionTx, turn: TurnRef) -> bool:
     return tx.turn_attempt is not None and tx.turn_attempt >= turn.attempt
 
 
-async def open_turn(tx: SessionTx, turn: TurnRef, step: int, opening: Opening, profile: str, config: TurnConfig | None) -> None:
-    """Writes what a turn opens with; a repeat writes nothing.
+async def open_turn(tx: SessionTx, turn: TurnRef, step: int, opening: Opening, profile: str, config: TurnConfig | None) -> TurnRef:
+    """Writes what a turn opens with; a repeat writes nothing. Answers the turn with the assistant message that it writes to.
 
     Raises Refusal if the rows know better than the workflow did; the transaction is then to be given up.
     """
+    if opening.steering:
+        turn = await steering_turn(tx, turn, profile)
     if is_open(tx, turn):
-        return
+        return turn
     at = moment(turn.accepted_at)
     if opening.message:
         await _check_ids(tx, turn, opening.message)
@@ -40,6 +42,39 @@ async def open_turn(tx: SessionTx, turn: TurnRef, step: int, opening: Opening, p
     if opening.retry:
         await _take_back(tx, turn, step)
     tx.change(at, revision=opening.revision, turn_number=turn.number, active_leaf_id=turn.message_id)
+    return turn
+
+
+async def steering_turn(tx: SessionTx, turn: TurnRef, profile: str) -> TurnRef:
+    """Where pending steering gets a turn of its own: the last assistant message, or a new one where that can't be extended (R145)."""
+    if is_open(tx, turn):
+        row = await sql.turn_so_far(tx.conn, session_uid=tx.uid, turn_id=turn.turn_id)
+        return turn.model_copy(update={"message_id": row["message_id"]})
+    if not [row async for row in sql.pending_steering(tx.conn, session_uid=tx.uid, profile=profile)]:
+        raise Refusal("not_pending", "an earlier turn consumed the steering")
+    leaf = await sql.leaf_for_steering(tx.conn, session_uid=tx.uid, message_id=tx.active_leaf_id)
+    if leaf and leaf["extendable"]:
+        return turn.model_copy(update={"message_id": leaf["id"]})
+    at = moment(turn.accepted_at)
+    parent = await _place_of(tx, tx.active_leaf_id) if tx.active_leaf_id else None
+    place = await _grown(tx, parent, 1)
+    counts = (parent.count_all, parent.count_user, parent.count_assistant) if parent else (0, 0, 0)
+    await _row(tx, turn, turn.message_id, tx.active_leaf_id, "assistant", "", place, counts, profile, None)
+    tx.change(at, message_count=tx.message_count + 1)
+    return turn
+
+
+async def _grown(tx: SessionTx, parent: Place | None, rows: int) -> Placement:
+    """The place under a parent, its branch made or lengthened by `rows`."""
+    place = place_under(parent)
+    tip = place.depth + rows - 1
+    if place.opens_branch:
+        await sql.insert_branch(
+            tx.conn, session_uid=tx.uid, branch=place.branch, tip_depth=tip, chain=list(place.chain), chain_depths=list(place.chain_depths)
+        )
+    else:
+        await sql.grow_branch(tx.conn, session_uid=tx.uid, branch=place.branch, tip_depth=tip)
+    return place
 
 
 async def _check_ids(tx: SessionTx, turn: TurnRef, message: NewMessage) -> None:
@@ -75,19 +110,8 @@ async def _user_message(tx: SessionTx, turn: TurnRef, message: NewMessage, profi
     """The user's row under its parent, and the assistant's empty row under it."""
     at = moment(turn.accepted_at)
     parent = await _place_of(tx, message.parent_id) if message.parent_id else None
-    place = place_under(parent)
+    place = await _grown(tx, parent, 2)
     counts = (parent.count_all + 1, parent.count_user + 1, parent.count_assistant) if parent else (1, 1, 0)
-    if place.opens_branch:
-        await sql.insert_branch(
-            tx.conn,
-            session_uid=tx.uid,
-            branch=place.branch,
-            tip_depth=place.depth + 1,
-            chain=list(place.chain),
-            chain_depths=list(place.chain_depths),
-        )
-    else:
-        await sql.grow_branch(tx.conn, session_uid=tx.uid, branch=place.branch, tip_depth=place.depth + 1)
     await _row(tx, turn, message.id, message.parent_id, "user", message.content, place, counts, profile, message.digest)
     below = Placement(branch=place.branch, depth=place.depth + 1, opens_branch=False)
     await _row(tx, turn, turn.message_id, message.id, "assistant", "", below, counts, profile, None)

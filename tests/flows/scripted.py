@@ -20,7 +20,17 @@ from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import ContinuationInput, Input, MessageInput, SessionStart
 from workflows.contracts.steps import RunStep, StepDone
 from workflows.contracts.tools import RunTool, SettleCall, ToolDone
-from workflows.contracts.turns import CallsRepaired, EndTurn, HandOver, LoadHead, RecordRefusal, RepairCalls, TurnEnded
+from workflows.contracts.turns import (
+    CallsRepaired,
+    EndTurn,
+    HandOver,
+    LoadHead,
+    NoteSteering,
+    RecordRefusal,
+    RepairCalls,
+    SteeringNoted,
+    TurnEnded,
+)
 from workflows.model.call import OpenCall
 from workflows.model.state import Head
 from workflows.model.turn import TurnError
@@ -101,6 +111,11 @@ class Scripted:
         return CallsRepaired()
 
     @activity.defn
+    async def note_steering(self, steering: NoteSteering) -> SteeringNoted:
+        self.asked.append(steering)
+        return SteeringNoted()
+
+    @activity.defn
     async def record_refusal(self, refused: RecordRefusal) -> None:
         self.asked.append(refused)
 
@@ -118,6 +133,7 @@ class Scripted:
             self.hand_over,
             self.end_turn,
             self.repair_calls,
+            self.note_steering,
             self.record_refusal,
             self.load_head,
         ]

@@ -60,6 +60,16 @@ class ContinuationInput(Input):
     host_context: dict[str, Any] | None = None
 
 
+class SteerInput(Input):
+    """Words for the turn that runs, or for the next one of their profile (None: of any)."""
+
+    id: str = ""
+    content: str = ""
+    digest: str = ""
+    profile: str | None = None
+    turn_id: str | None = None
+
+
 class CancelInput(Input):
     """Ends the live turn, or the named one whenever it comes."""
 
@@ -85,6 +95,15 @@ class TurnReceipt(Record):
     user_message_id: str | None = None
     attempt: int = 1
     first: bool = True
+
+
+class SteerReceipt(Record):
+    """`queued`: it joins the live turn or waits behind a pending action. `promoted`: `turn_id` is the turn of its own."""
+
+    steering_id: str
+    delivery: Literal["queued", "promoted"]
+    session_uid: str = ""
+    turn_id: str | None = None
 
 
 class CancelReceipt(Record):

@@ -33,7 +33,8 @@ class Opening(Record):
     """What the opening transaction writes beside the turn and `turn.started`.
 
     With a `message`, the open host batch and every open call become `superseded` in the same transaction. `retry`: what the
-    failed step had streamed is taken back.
+    failed step had streamed is taken back. `steering`: the turn is pending steering's own; it extends the active leaf if that is
+    an assistant message without children, else makes one under it.
     """
 
     revision: int
@@ -42,6 +43,7 @@ class Opening(Record):
     result: CallResult | None = None
     host_context: dict[str, Any] | None = None
     retry: bool = False
+    steering: bool = False
 
 
 class RunStep(Record):
@@ -65,7 +67,8 @@ class StepDone(Record):
     `paused` the turn is over and the host is asked; `failed` and `cancelled` the turn is over with `error`; `refused` the rows
     refused the input (`error` says why), nothing was written; `stale` the turn had been ended before, nothing was written.
     `response` is the new pydantic-ai message as JSON text, empty if there is none. `host_calls` are the open host calls of
-    the response. `at` is the time of the closing transaction (ISO 8601, UTC), `seconds` what the step took.
+    the response. `message_id` is the assistant message, given where the rows decided which one it is; `steering` are the records
+    that the step consumed. `at` is the time of the closing transaction (ISO 8601, UTC), `seconds` what the step took.
     """
 
     state: Literal["answered", "calls", "paused", "failed", "cancelled", "refused", "stale"]
@@ -76,6 +79,8 @@ class StepDone(Record):
     usage: Usage = Usage()
     model: str = ""
     error: TurnError | None = None
+    message_id: str = ""
+    steering: tuple[str, ...] = ()
     at: str = ""
     first_text_at: str = ""
     seconds: float = 0.0

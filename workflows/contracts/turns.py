@@ -66,6 +66,27 @@ class CallsRepaired(Record):
         return bool(self.cleared_pending or self.repaired_calls)
 
 
+class NoteSteering(Record):
+    """Steering that was accepted."""
+
+    session: SessionRef
+    id: str
+    content: str
+    digest: str
+    profile: str | None = None
+    accepted_at: str
+
+
+class SteeringNoted(Record):
+    """What the rows showed in the transaction that noted it: the newest turn and whether it was running under which profile, and
+    whether the host was awaited.
+    """
+
+    newest_turn: str | None = None
+    running_profile: str | None = None
+    waiting: bool = False
+
+
 class RecordRefusal(Record):
     """A signal that was refused, to be announced as event `input.refused`."""
 
@@ -95,6 +116,12 @@ async def end_turn(end: EndTurn) -> TurnEnded:
 @activity.defn
 async def repair_calls(repair: RepairCalls) -> CallsRepaired:
     """Resolves everything that is open, in one transaction."""
+    raise NotImplementedError
+
+
+@activity.defn
+async def note_steering(steering: NoteSteering) -> SteeringNoted:
+    """Stores steering as pending and tells where it arrived."""
     raise NotImplementedError
 
 

@@ -3,7 +3,7 @@
 import re
 
 from workflows.contracts.errors import Refusal
-from workflows.contracts.inputs import ContinuationInput, Input, MessageInput, RetryInput
+from workflows.contracts.inputs import ContinuationInput, Input, MessageInput, RetryInput, SteerInput
 from workflows.model.state import Head, LastTurn
 from workflows.rules.state import SessionState
 
@@ -13,12 +13,13 @@ STATUS_OF_OUTCOME = {"success": "completed", "failed": "failed", "denied": "deni
 ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 
-def check_shape(message: MessageInput) -> None:
+def check_shape(message: MessageInput | SteerInput) -> None:
     """Refuses what no row could hold. The api checks this before; a signal comes past it."""
-    for name, value in (("id", message.id or None), ("turn_id", message.turn_id), ("parent_id", message.parent_id)):
+    parent, subject = (message.parent_id, message.subject) if isinstance(message, MessageInput) else (None, None)
+    for name, value in (("id", message.id or None), ("turn_id", message.turn_id), ("parent_id", parent)):
         if value is not None and (not ID.fullmatch(value) or value in (".", "..")):
             raise Refusal("bad_request", f"{name} must be 1 to 64 characters of A-Za-z0-9._:-")
-    for name, text in (("content", message.content), ("subject", message.subject or ""), ("profile", message.profile or "")):
+    for name, text in (("content", message.content), ("subject", subject or ""), ("profile", message.profile or "")):
         if "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text):
             raise Refusal("bad_request", f"{name} holds a NUL character or half a surrogate pair")
 

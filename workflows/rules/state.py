@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from workflows.contracts.inputs import MessageInput, RecordedRefusal
+from workflows.contracts.inputs import MessageInput, RecordedRefusal, SteerInput, SteerReceipt
 from workflows.contracts.policies import RECENT_IDS
 from workflows.contracts.steps import NewMessage
 from workflows.model.base import Record
@@ -20,7 +20,7 @@ KEPT_REFUSALS = 50
 class QueuedTurn(Record):
     """An accepted input that waits for its turn. `turn.number` is assigned when it begins.
 
-    `message` for a message, `result` for a continuation, neither for a retry, which begins with `first_step`. A turn that is
+    `message` for a message, `result` for a continuation, neither for a retry, which begins with `first_step`, and for steering. A turn that is
     `cancelled` already is recorded as such without a model request. `polite` turns are not cancelled by a later message.
     """
 
@@ -34,6 +34,13 @@ class QueuedTurn(Record):
     runs_model: bool = True
     cancelled: bool = False
     polite: bool = False
+
+
+class Steered(Record):
+    """Accepted steering of the recent past. Its `receipt` comes once it is noted in the rows."""
+
+    digest: str
+    receipt: SteerReceipt | None = None
 
 
 class QueuedRepair(Record):
@@ -58,6 +65,7 @@ class SessionState(Record):
     queue: tuple[Job, ...] = ()
     recent: dict[str, Recent] = Field(default_factory=dict)
     recorded: dict[str, str] = Field(default_factory=dict)
+    steered: dict[str, Steered] = Field(default_factory=dict)
     tombstones: dict[str, str] = Field(default_factory=dict)
     refusals: tuple[RecordedRefusal, ...] = ()
 
@@ -70,9 +78,12 @@ def remember(known: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
     return kept
 
 
-def body_digest(message: MessageInput) -> str:
-    """SHA-256 (hex) over what a message means. A repeat under the same id must have the same digest (R63)."""
-    body = message.model_dump(mode="json", include={"content", "parent_id", "profile", "subject", "host_context", "config", "when_busy"})
+MEANING = {"content", "parent_id", "profile", "subject", "host_context", "config", "when_busy"}
+
+
+def body_digest(asked: MessageInput | SteerInput) -> str:
+    """SHA-256 (hex) over what an input means. A repeat under the same id must have the same digest (R63, R154)."""
+    body = asked.model_dump(mode="json", include=MEANING)
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

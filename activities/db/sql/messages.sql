@@ -41,12 +41,12 @@ update messages set content = content || :content, model = coalesce(:model, mode
 where session_uid = :session_uid and id = :id;
 
 -- name: recount_message(session_uid, id)!
--- How many transcript rows the path has with this assistant message: its finished calls, and its text if it has any.
+-- How many transcript rows the path has with this assistant message: its finished calls, the steering it was given, and its text if it has any.
 update messages m set
   count_all = p.count_all + (m.content <> '')::integer + (
     select count(*) from calls c where c.session_uid = m.session_uid and c.message_id = m.id and c.state = 'recorded'
-  ),
-  count_user = p.count_user,
+  ) + (select count(*) from steering g where g.session_uid = m.session_uid and g.message_id = m.id),
+  count_user = p.count_user + (select count(*) from steering g where g.session_uid = m.session_uid and g.message_id = m.id),
   count_assistant = p.count_assistant + (m.content <> '')::integer
 from messages p
 where m.session_uid = :session_uid and m.id = :id and p.session_uid = m.session_uid and p.id = m.parent_id;

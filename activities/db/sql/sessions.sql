@@ -12,7 +12,8 @@ select
   t.state as turn_state, t.attempt as turn_attempt,
   exists (select from live_deltas d where d.session_uid = s.session_uid) as streaming,
   exists (select from host_batches b where b.session_uid = s.session_uid and b.state = 'open')
-    or exists (select from calls c where c.session_uid = s.session_uid and c.state = 'open') as waiting
+    or exists (select from calls c where c.session_uid = s.session_uid and c.state = 'open') as waiting,
+  exists (select from steering g where g.session_uid = s.session_uid and g.status = 'pending') as steered
 from sessions s
 left join turns t on t.session_uid = s.session_uid and t.turn_id = :turn_id
 where s.session_uid = :session_uid

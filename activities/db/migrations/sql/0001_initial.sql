@@ -144,6 +144,27 @@ create table turns (
 create unique index turns_one_live on turns (session_uid) where state = 'running';
 create index turns_by_message on turns (session_uid, message_id);
 
+-- Words that join a turn without beginning one. `number` is the order of acceptance.
+create table steering (
+  session_uid uuid not null references sessions on delete cascade,
+  id text not null check (id ~ '^[A-Za-z0-9._:-]{1,64}$' and id not in ('.', '..')),
+  number bigint not null,
+  content text not null,
+  profile text,
+  digest text not null,
+  status text not null default 'pending' check (status in ('pending', 'delivered')),
+  turn_id text,
+  message_id text,
+  change bigint not null,
+  accepted_at timestamptz not null,
+  delivered_at timestamptz,
+  primary key (session_uid, id),
+  unique (session_uid, number),
+  check ((status = 'delivered') = (delivered_at is not null and message_id is not null))
+);
+create index steering_pending on steering (session_uid, number) where status = 'pending';
+create index steering_by_message on steering (session_uid, message_id);
+
 -- A closed step. The row is the write guard: who inserts it has closed the step, everyone later reads it.
 -- `result` is what the workflow was answered; it is dropped when a later turn opens.
 create table steps (

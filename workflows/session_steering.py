@@ -1,0 +1,70 @@
+"""Steering: words that join the live turn's next step, wait behind a pending action, or get a turn of their own."""
+
+from temporalio import workflow
+
+from workflows.contracts.errors import Refusal
+from workflows.contracts.inputs import SteerInput, SteerReceipt
+from workflows.contracts.turns import NoteSteering, SteeringNoted
+from workflows.model.turn import TurnRef
+from workflows.rules import admission
+from workflows.rules.state import QueuedTurn, Steered, body_digest, profile_of, remember
+from workflows.session_jobs import SessionJobs
+
+
+class SessionSteering:
+    """Accepts steering. It is in the rows before it is answered: whether the live turn still takes it is decided there."""
+
+    def __init__(self, jobs: SessionJobs) -> None:
+        self._jobs = jobs
+
+    async def steer(self, steer: SteerInput) -> SteerReceipt:
+        """Notes the words and answers where they went. The same id twice is the same steering (R154)."""
+        admission.check_shape(steer)
+        admission.check_owner(self._jobs.state.head, steer)
+        steering_id = steer.id or str(workflow.uuid4())
+        digest = steer.digest or body_digest(steer)
+        if steering_id in self._jobs.state.steered:
+            return await self._repeated(steering_id, digest)
+        self._remember(steering_id, Steered(digest=digest))
+        noted = await self._jobs.note_steering(
+            NoteSteering(
+                session=self._jobs.ref,
+                id=steering_id,
+                content=steer.content,
+                digest=digest,
+                profile=steer.profile,
+                accepted_at=workflow.now().isoformat(),
+            )
+        )
+        receipt = self._delivered(steering_id, steer, noted)
+        self._remember(steering_id, Steered(digest=digest, receipt=receipt))
+        return receipt
+
+    async def _repeated(self, steering_id: str, digest: str) -> SteerReceipt:
+        if self._jobs.state.steered[steering_id].digest != digest:
+            raise Refusal("duplicate_id", f"steering id {steering_id!r} was used with another body; nothing was changed")
+        await workflow.wait_condition(lambda: self._jobs.state.steered[steering_id].receipt is not None)
+        receipt = self._jobs.state.steered[steering_id].receipt
+        assert receipt is not None, "just waited for"
+        return receipt
+
+    def _remember(self, steering_id: str, steered: Steered) -> None:
+        self._jobs.change(steered=remember(self._jobs.state.steered, steering_id, steered))
+
+    def _delivered(self, steering_id: str, steer: SteerInput, noted: SteeringNoted) -> SteerReceipt:
+        jobs = self._jobs
+        uid = jobs.state.head.session_uid
+        live = jobs.live_turn
+        joins_live = noted.running_profile is not None and steer.profile in (None, noted.running_profile)
+        not_seen_yet = live is not None and live != noted.newest_turn
+        if noted.waiting or joins_live or not_seen_yet or jobs.will_consume(steer.profile):
+            return SteerReceipt(steering_id=steering_id, delivery="queued", session_uid=uid)
+        turn = TurnRef(
+            turn_id=steer.turn_id or str(workflow.uuid4()),
+            number=0,
+            kind="steering",
+            message_id=str(workflow.uuid4()),
+            accepted_at=workflow.now().isoformat(),
+        )
+        jobs.enqueue(QueuedTurn(turn=turn, profile=profile_of(jobs.state.head, steer.profile)))
+        return SteerReceipt(steering_id=steering_id, delivery="promoted", session_uid=uid, turn_id=turn.turn_id)
