@@ -100,30 +100,69 @@ class SessionWorkflow:
         """A user's message (sessions.md, Order)."""
         return await self._judge(self._inputs.message, message)
 
+    @message.validator
+    def check_message(self, message: MessageInput) -> None:
+        """Refuses before history what the state decides."""
+        self._refuse(self._inputs.check_message, message)
+
     @workflow.update(name="continuation")
     async def continuation(self, continuation: ContinuationInput) -> TurnReceipt:
         """A host's result for the pending call. Waits a moment for a live turn to end, then is judged."""
         return await self._judge(self._inputs.continuation, continuation)
+
+    @continuation.validator
+    def check_continuation(self, continuation: ContinuationInput) -> None:
+        """Refuses before history what the state decides."""
+        self._refuse(self._inputs.check_continuation, continuation)
 
     @workflow.update(name="steer")
     async def steer(self, steer: SteerInput) -> SteerReceipt:
         """Words for the turn that runs, or for the next one."""
         return await self._judge(self._steering.steer, steer)
 
+    @steer.validator
+    def check_steer(self, steer: SteerInput) -> None:
+        """Refuses before history what the state decides."""
+        self._refuse(self._steering.check_steer, steer)
+
     @workflow.update(name="cancel")
     async def cancel(self, cancel: CancelInput) -> CancelReceipt:
         """Ends the live turn or the named one."""
         return await self._judge(self._inputs.cancel, cancel)
+
+    @cancel.validator
+    def check_cancel(self, cancel: CancelInput) -> None:
+        """Refuses before history what the state decides."""
+        self._refuse(self._inputs.check_cancel, cancel)
 
     @workflow.update(name="repair")
     async def repair(self, repair: RepairInput) -> RepairReceipt:
         """Resolves what is open as `unknown` and says what that was."""
         return await self._judge(self._inputs.repair, repair)
 
+    @repair.validator
+    def check_repair(self, repair: RepairInput) -> None:
+        """Refuses before history what the state decides."""
+        self._refuse(self._inputs.check_repair, repair)
+
     @workflow.update(name="retry")
     async def retry(self, retry: RetryInput) -> TurnReceipt:
         """Runs the failed step of the last turn again."""
         return await self._judge(self._inputs.retry, retry)
+
+    @retry.validator
+    def check_retry(self, retry: RetryInput) -> None:
+        """Refuses before history what the state decides."""
+        self._refuse(self._inputs.check_retry, retry)
+
+    def _refuse(self, check: Callable[[Asked], None], asked: Asked) -> None:
+        """A session that is not born or not loaded yet has no state that could decide; the handler will."""
+        if not (self._loaded and self._jobs.state.head.born):
+            return
+        try:
+            check(asked)
+        except Refusal as refusal:
+            raise refusal.as_failure() from None
 
     async def _judge(self, judge: Callable[[Asked], Awaitable[Answer]], asked: Asked) -> Answer:
         """Nothing but a refusal or an answer leaves a handler: an unexpected exception would be retried for ever."""

@@ -33,58 +33,60 @@ class SessionInputs:
         self._jobs = jobs
         self.accepted = 0
 
-    async def message(self, message: MessageInput) -> TurnReceipt:
-        """Records a message; interrupts what runs unless it asks for patience."""
-        jobs = self._jobs
-        admission.check_shape(message)
-        digest = message.digest or body_digest(message)
-        message_id = message.id or str(workflow.uuid4())
-        if jobs.state.head.born:
-            admission.check_owner(jobs.state.head, message)
-        if known := jobs.state.recent.get(message_id):
-            return self._repeated(message_id, known, digest)
-        self._check_message(message)
-        self.accepted += 1
-        self._bear(message)
-        turn_id = message.turn_id or str(workflow.uuid4())
-        cancelled = self._take_tombstone(turn_id)
-        turn = TurnRef(
-            turn_id=turn_id, number=0, message_id=str(workflow.uuid4()), user_message_id=message_id, accepted_at=workflow.now().isoformat()
-        )
-        if message.when_busy in ("interrupt", "replace"):
-            jobs.interrupt()
-        jobs.enqueue(
-            QueuedTurn(
-                turn=turn,
-                profile=profile_of(jobs.state.head, message.profile),
-                config=message.config,
-                message=NewMessage(
-                    id=message_id,
-                    parent_id=message.parent_id,
-                    content=message.content,
-                    digest=digest,
-                    host_context=message.host_context,
-                ),
-                cancelled=cancelled,
-                polite=message.when_busy == "enqueue",
-            )
-        )
-        recent = Recent(digest=digest, turn_id=turn_id, message_id=turn.message_id, user_message_id=message_id)
-        jobs.change(recent=remember(jobs.state.recent, message_id, recent))
-        return self._receipt(turn)
-
-    def _check_message(self, message: MessageInput) -> None:
+    def check_message(self, message: MessageInput) -> None:
+        """Raises Refusal for a message that does not fit."""
         state = self._jobs.state
+        admission.check_shape(message)
+        if state.head.born:
+            admission.check_owner(state.head, message)
+        if known := state.recent.get(message.id):
+            admission.check_same_body(message.id, known.digest, message.digest or body_digest(message))
+            return
+        ended = message.rows.ended_turn if message.rows else None
         admission.check_binding(state.head, message)
         admission.check_revision(state.head, message)
         admission.check_parent(state, message)
         admission.check_new_ids(state, message)
-        ended = message.rows.ended_turn if message.rows else None
         admission.check_busy(state.head, message, self._jobs.busy and self._jobs.busy_turn != ended)
 
-    def _repeated(self, message_id: str, known: Recent, digest: str) -> TurnReceipt:
-        if known.digest != digest:
-            raise Refusal("duplicate_id", f"message id {message_id!r} was used with another body; nothing was changed")
+    async def message(self, message: MessageInput) -> TurnReceipt:
+        """Records a message; interrupts what runs unless it asks for patience."""
+        self.check_message(message)
+        if known := self._jobs.state.recent.get(message.id):
+            return self._repeated(known)
+        self.accepted += 1
+        self._bear(message)
+        if message.when_busy in ("interrupt", "replace"):
+            self._jobs.interrupt()
+        job = self._queued(message)
+        self._jobs.enqueue(job)
+        return self._receipt(job.turn)
+
+    def _queued(self, message: MessageInput) -> QueuedTurn:
+        """The message as it waits for its turn; its id is known from now on."""
+        jobs, message_id = self._jobs, message.id or str(workflow.uuid4())
+        digest = message.digest or body_digest(message)
+        turn = TurnRef(
+            turn_id=message.turn_id or str(workflow.uuid4()),
+            number=0,
+            message_id=str(workflow.uuid4()),
+            user_message_id=message_id,
+            accepted_at=workflow.now().isoformat(),
+        )
+        recent = Recent(digest=digest, turn_id=turn.turn_id, message_id=turn.message_id, user_message_id=message_id)
+        jobs.change(recent=remember(jobs.state.recent, message_id, recent))
+        return QueuedTurn(
+            turn=turn,
+            profile=profile_of(jobs.state.head, message.profile),
+            config=message.config,
+            message=NewMessage(
+                id=message_id, parent_id=message.parent_id, content=message.content, digest=digest, host_context=message.host_context
+            ),
+            cancelled=self._take_tombstone(turn.turn_id),
+            polite=message.when_busy == "enqueue",
+        )
+
+    def _repeated(self, known: Recent) -> TurnReceipt:
         return TurnReceipt(
             session_uid=self._jobs.state.head.session_uid,
             turn_id=known.turn_id,
@@ -107,18 +109,24 @@ class SessionInputs:
         until = self._jobs.state.tombstones.get(turn_id)
         return until is not None and workflow.now() < datetime.fromisoformat(until)
 
-    async def continuation(self, continuation: ContinuationInput) -> TurnReceipt:
-        """Accepts a result exactly once. While a turn lives its end is awaited for a moment, then outside (fact `later`)."""
+    def check_continuation(self, continuation: ContinuationInput) -> None:
+        """Raises Refusal for a result that does not fit. While a turn lives only what is recorded already is certain."""
         admission.check_owner(self._jobs.state.head, continuation)
         admission.check_not_recorded(self._jobs.state, continuation)
+        if not self._jobs.busy:
+            admission.check_revision(self._jobs.state.head, continuation)
+            admission.check_pending(self._jobs.state.head, continuation)
+
+    async def continuation(self, continuation: ContinuationInput) -> TurnReceipt:
+        """Accepts a result exactly once. While a turn lives its end is awaited for a moment, then outside (fact `later`)."""
+        self.check_continuation(continuation)
         if not await self._quiet(policies.LATE_INPUT_WAIT):
             raise Refusal("busy", "a turn is running; send the result again when it has ended", later=self._jobs.busy_turn)
         return self._accept_result(continuation)
 
     async def patient_continuation(self, continuation: ContinuationInput) -> TurnReceipt:
         """The same for a signal, which nobody sends again: it waits for as long as the live turn takes."""
-        admission.check_owner(self._jobs.state.head, continuation)
-        admission.check_not_recorded(self._jobs.state, continuation)
+        self.check_continuation(continuation)
         await self._quiet(None)
         return self._accept_result(continuation)
 
@@ -134,9 +142,7 @@ class SessionInputs:
 
     def _accept_result(self, continuation: ContinuationInput) -> TurnReceipt:
         jobs = self._jobs
-        admission.check_not_recorded(jobs.state, continuation)
-        admission.check_revision(jobs.state.head, continuation)
-        admission.check_pending(jobs.state.head, continuation)
+        self.check_continuation(continuation)
         batch = jobs.state.head.batch
         assert batch is not None, "checked by check_pending"
         self.accepted += 1
@@ -166,10 +172,14 @@ class SessionInputs:
         )
         return self._receipt(turn)
 
+    def check_cancel(self, cancel: CancelInput) -> None:
+        """Raises Refusal for who may not."""
+        admission.check_owner(self._jobs.state.head, cancel)
+
     async def cancel(self, cancel: CancelInput) -> CancelReceipt:
         """Ends the live turn; a turn that has not come yet gets a tombstone."""
         jobs = self._jobs
-        admission.check_owner(jobs.state.head, cancel)
+        self.check_cancel(cancel)
         ended = cancel.rows.ended_turn if cancel.rows else None
         wanted = cancel.turn_id or jobs.busy_turn
         if wanted is None or wanted == ended:
@@ -182,10 +192,14 @@ class SessionInputs:
         jobs.change(tombstones=remember(jobs.state.tombstones, wanted, until))
         return CancelReceipt(cancel_requested=True, turn_id=wanted)
 
-    async def repair(self, repair: RepairInput) -> RepairReceipt:
-        """Takes its place behind the live turn and answers what it did."""
+    def check_repair(self, repair: RepairInput) -> None:
+        """Raises Refusal for who may not, or expects another state."""
         admission.check_owner(self._jobs.state.head, repair)
         admission.check_revision(self._jobs.state.head, repair)
+
+    async def repair(self, repair: RepairInput) -> RepairReceipt:
+        """Takes its place behind the live turn and answers what it did."""
+        self.check_repair(repair)
         if not await self._quiet(policies.LATE_INPUT_WAIT):
             raise Refusal("busy", "a turn is running; cancel it or wait for its end", later=self._jobs.busy_turn)
         self.accepted += 1
@@ -193,13 +207,20 @@ class SessionInputs:
         self._jobs.enqueue(QueuedRepair(ticket=ticket))
         return await self._jobs.repaired(ticket)
 
+    def check_retry(self, retry: RetryInput) -> None:
+        """Raises Refusal for a turn that can't be retried."""
+        admission.check_owner(self._jobs.state.head, retry)
+        if not self._jobs.busy:
+            admission.check_revision(self._jobs.state.head, retry)
+            admission.retryable(self._jobs.state.head, retry)
+
     async def retry(self, retry: RetryInput) -> TurnReceipt:
         """Queues another attempt of the last turn."""
         jobs = self._jobs
-        admission.check_owner(jobs.state.head, retry)
-        admission.check_revision(jobs.state.head, retry)
+        self.check_retry(retry)
         if not await self._quiet(policies.LATE_INPUT_WAIT):
             raise Refusal("not_retryable", "a turn is running")
+        self.check_retry(retry)
         last = admission.retryable(jobs.state.head, retry)
         self.accepted += 1
         turn = last.turn.model_copy(update={"attempt": last.turn.attempt + 1, "accepted_at": workflow.now().isoformat()})

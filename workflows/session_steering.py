@@ -2,7 +2,6 @@
 
 from temporalio import workflow
 
-from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import SteerInput, SteerReceipt
 from workflows.contracts.turns import NoteSteering, SteeringNoted
 from workflows.model.turn import TurnRef
@@ -17,14 +16,20 @@ class SessionSteering:
     def __init__(self, jobs: SessionJobs) -> None:
         self._jobs = jobs
 
-    async def steer(self, steer: SteerInput) -> SteerReceipt:
-        """Notes the words and answers where they went. The same id twice is the same steering (R154)."""
+    def check_steer(self, steer: SteerInput) -> None:
+        """Raises Refusal for who may not, and for an id that came with another body."""
         admission.check_shape(steer)
         admission.check_owner(self._jobs.state.head, steer)
+        if known := self._jobs.state.steered.get(steer.id):
+            admission.check_same_body(steer.id, known.digest, steer.digest or body_digest(steer))
+
+    async def steer(self, steer: SteerInput) -> SteerReceipt:
+        """Notes the words and answers where they went. The same id twice is the same steering (R154)."""
+        self.check_steer(steer)
         steering_id = steer.id or str(workflow.uuid4())
         digest = steer.digest or body_digest(steer)
         if steering_id in self._jobs.state.steered:
-            return await self._repeated(steering_id, digest)
+            return await self._repeated(steering_id)
         self._remember(steering_id, Steered(digest=digest))
         noted = await self._jobs.note_steering(
             NoteSteering(
@@ -40,9 +45,7 @@ class SessionSteering:
         self._remember(steering_id, Steered(digest=digest, receipt=receipt))
         return receipt
 
-    async def _repeated(self, steering_id: str, digest: str) -> SteerReceipt:
-        if self._jobs.state.steered[steering_id].digest != digest:
-            raise Refusal("duplicate_id", f"steering id {steering_id!r} was used with another body; nothing was changed")
+    async def _repeated(self, steering_id: str) -> SteerReceipt:
         await workflow.wait_condition(lambda: self._jobs.state.steered[steering_id].receipt is not None)
         receipt = self._jobs.state.steered[steering_id].receipt
         assert receipt is not None, "just waited for"

@@ -234,3 +234,17 @@ async def session_with(client: Client, scripted: Scripted) -> AsyncIterator[Sess
         default_heartbeat_throttle_interval=_SHORT,
     ):
         yield Session(client, queue)
+
+
+async def refused(work: Awaitable[Any]) -> Refusal:
+    """The refusal that `work` must end in."""
+    try:
+        answer = await work
+    except Refusal as refusal:
+        return refusal
+    raise AssertionError(f"accepted: {answer}")
+
+
+async def ended(session: Session, turns: int) -> None:
+    """Waits until the session has had so many turns."""
+    await session.until(lambda head: head.turn_number == turns)

@@ -62,6 +62,12 @@ def check_parent(state: SessionState, message: MessageInput) -> None:
         raise Refusal("unknown_parent", f"there is no message {parent!r} in this session", parent_id=parent)
 
 
+def check_same_body(known_id: str, first: str, second: str) -> None:
+    """Refuses an id that came before with another body (R63, R154)."""
+    if first != second:
+        raise Refusal("duplicate_id", f"id {known_id!r} was used with another body; nothing was changed")
+
+
 def check_busy(head: Head, message: MessageInput, live: bool) -> None:
     """Refuses a message that does not want to disturb."""
     if message.when_busy == "reject" and (live or head.batch):
