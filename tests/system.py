@@ -32,12 +32,16 @@ ASSISTANTS = str(Path(__file__).parent / "assistants.py")
 Answer = dict[str, Any]
 
 
-def caller_of_headers(request: Request) -> Caller:
-    """The test's headers say who calls; without them it is `local`, an admin of `default`."""
-    principal = request.headers.get("x-test-principal")
-    if principal is None:
-        return Caller(tenant="default", principal="local", roles=("admin",))
-    return Caller(tenant=request.headers.get("x-test-tenant", "default"), principal=principal)
+def callers_of(tenant: str) -> Callable[[Request], Caller]:
+    """The test's headers say who calls; without them it is `local`, an admin of the system's own tenant."""
+
+    def identified(request: Request) -> Caller:
+        principal = request.headers.get("x-test-principal")
+        if principal is None:
+            return Caller(tenant=tenant, principal="local", roles=("admin",))
+        return Caller(tenant=request.headers.get("x-test-tenant", tenant), principal=principal)
+
+    return identified
 
 
 @dataclass
@@ -46,6 +50,7 @@ class System:
 
     settings: Settings
     address: str
+    tenant: str
     apis: list[httpx.AsyncClient]
     temporal: Client
     script: Script
@@ -105,20 +110,21 @@ class System:
                     return found
                 await asyncio.sleep(0.02)
 
-    def workflow(self, session: str, tenant: str = "default") -> "WorkflowHandle[Any, Any]":
-        return self.temporal.get_workflow_handle(session_workflow_id(tenant, session))
+    def workflow(self, session: str) -> "WorkflowHandle[Any, Any]":
+        return self.temporal.get_workflow_handle(session_workflow_id(self.tenant, session))
 
 
 @asynccontextmanager
 async def running_system(
-    database_url: str, address: str, scripted: Script | None = None, *, apis: int = 1, **changes: Any
+    database_url: str, address: str, scripted: Script | None = None, *, apis: int = 1, like: System | None = None, **changes: Any
 ) -> AsyncIterator[System]:
-    """Starts everything on a database and a task queue of its own. `changes` are settings."""
+    """Starts everything on a database, a task queue and a tenant of its own, or again where `like` ran. `changes` are settings."""
+    name = like.tenant if like else f"system-{uuid4().hex[:12]}"
     scripted = scripted or script(says("hello"))
     settings = Settings(
         database=DatabaseSettings(url=database_url),
         api=ApiSettings(wait_seconds=30.0),
-        task_queue=f"system-{uuid4().hex[:12]}",
+        task_queue=name,
         **{"model": "scripted", "profile": "assistant", "profiles": [ASSISTANTS], **changes},
     )
     async with AsyncExitStack() as stack:
@@ -126,10 +132,10 @@ async def running_system(
         temporal = await connect(settings, kit.db, address, for_api=False)
         kit.indexed = await registered(temporal)
         await stack.enter_async_context(build_worker(temporal, kit))
-        clients = [await _api(stack, settings, address) for _ in range(apis)]
+        clients = [await _api(stack, settings, address, name) for _ in range(apis)]
         conn = await asyncpg.connect(database_url)
         stack.push_async_callback(conn.close)
-        yield System(settings, address, clients, temporal, scripted, kit, conn)
+        yield System(settings, address, name, clients, temporal, scripted, kit, conn)
 
 
 async def _kit(stack: AsyncExitStack, settings: Settings, scripted: Script) -> Kit:
@@ -141,9 +147,9 @@ async def _kit(stack: AsyncExitStack, settings: Settings, scripted: Script) -> K
     return Kit(settings=settings, db=database, locks=locks, models=models, profiles=load_profiles(settings))
 
 
-async def _api(stack: AsyncExitStack, settings: Settings, address: str) -> httpx.AsyncClient:
+async def _api(stack: AsyncExitStack, settings: Settings, address: str, tenant: str) -> httpx.AsyncClient:
     app = create_app(settings, temporal_address=address)
-    app.dependency_overrides[identify] = caller_of_headers
+    app.dependency_overrides[identify] = callers_of(tenant)
     await stack.enter_async_context(app.router.lifespan_context(app))
     transport = httpx.ASGITransport(app)
     return await stack.enter_async_context(httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=60.0))
