@@ -47,9 +47,9 @@ def _is(*categories: type[ModelAPIError], status: int | None = None) -> _Test:
 _TABLE: tuple[tuple[_Test, ErrorType, str, bool], ...] = (
     (_is(ModelContextWindowExceededError, status=413), "context_overflow", "the conversation is longer than the model can read", False),
     (lambda failure, _: _overflows(failure), "context_overflow", "the conversation is longer than the model can read", False),
-    (_is(ModelAuthenticationError), "provider_auth", "the provider refused the key", False),
+    (_is(ModelAuthenticationError, status=401), "provider_auth", "the provider refused the key", False),
     (_is(ModelQuotaExceededError), "provider_client_error", "the provider's quota is used up", False),
-    (_is(ModelRateLimitError), "rate_limit", "the provider's rate limit was reached", True),
+    (_is(ModelRateLimitError, status=429), "rate_limit", "the provider's rate limit was reached", True),
     (_is(ModelTimeoutError, ModelRequestTimeout, status=408), "timeout", "the provider did not answer in time", True),
     (_is(ModelConnectionError), "connection_error", "the connection to the provider failed", True),
     (_is(ModelNotFoundError), "provider_client_error", "the provider has no such model", False),

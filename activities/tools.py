@@ -9,6 +9,7 @@ from temporalio import activity
 from activities.beating import beating
 from activities.db.session_tx import SessionGone, SessionTx, moment, now_text, session_tx, sql
 from activities.kit import Kit
+from activities.limits import turn_seconds
 from activities.llm.tools import Toolbox, ToolOutcome
 from activities.patience import patiently
 from activities.projection.calls import Verdict, announce_result, record
@@ -66,7 +67,8 @@ class ToolRun:
             return _known(self._call, row)
         outcome = await self._watched(row["arguments"])
         if outcome is None:
-            return ToolDone(call_id=self._call.call.call_id, recorded=False, at=now_text(), seconds=self._seconds)
+            late = not self._stopped.is_set()
+            return ToolDone(call_id=self._call.call.call_id, recorded=False, out_of_time=late, at=now_text(), seconds=self._seconds)
         status = "failed" if outcome.outcome == "failed" else None
         verdict = Verdict(outcome.outcome, status, outcome.output_json, duration_ms=round(self._seconds * 1000))
         return await patiently(lambda: self._commit(verdict))
@@ -93,11 +95,12 @@ class ToolRun:
             return owner or ""
 
     async def _watched(self, arguments: str) -> ToolOutcome | None:
-        """The outcome of the last attempt; None if the call was cancelled."""
+        """The outcome of the last attempt; None if the call was cancelled or the turn's time is over (R84)."""
+        left = turn_seconds(self._kit.settings) - self._call.spent_seconds - self._seconds
         tool = asyncio.create_task(self._attempts(arguments))
         stopped = asyncio.create_task(self._stopped.wait())
         try:
-            await asyncio.wait((tool, stopped), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((tool, stopped), timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED)
             return tool.result() if tool.done() else None
         finally:
             for task in (tool, stopped):

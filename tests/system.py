@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,9 +116,19 @@ class System:
 
 @asynccontextmanager
 async def running_system(
-    database_url: str, address: str, scripted: Script | None = None, *, apis: int = 1, like: System | None = None, **changes: Any
+    database_url: str,
+    address: str,
+    scripted: Script | None = None,
+    *,
+    apis: int = 1,
+    like: System | None = None,
+    interceptors: Sequence[Any] = (),
+    **changes: Any,
 ) -> AsyncIterator[System]:
-    """Starts everything on a database, a task queue and a tenant of its own, or again where `like` ran. `changes` are settings."""
+    """Starts everything on a database, a task queue and a tenant of its own, or again where `like` ran.
+
+    `changes` are settings, `interceptors` the worker's.
+    """
     name = like.tenant if like else f"system-{uuid4().hex[:12]}"
     scripted = scripted or script(says("hello"))
     settings = Settings(
@@ -131,7 +141,10 @@ async def running_system(
         kit = await _kit(stack, settings, scripted)
         temporal = await connect(settings, kit.db, address, for_api=False)
         kit.indexed = await registered(temporal)
-        await stack.enter_async_context(build_worker(temporal, kit))
+        intercepted = Client(
+            temporal.service_client, namespace=temporal.namespace, data_converter=temporal.data_converter, interceptors=interceptors
+        )
+        await stack.enter_async_context(build_worker(intercepted, kit))
         clients = [await _api(stack, settings, address, name) for _ in range(apis)]
         conn = await asyncpg.connect(database_url)
         stack.push_async_callback(conn.close)

@@ -67,8 +67,11 @@ class LiveTurn:
                 self.turn = self.turn.model_copy(update={"message_id": done.message_id})
             if done.state != "calls":
                 return self._outcome(done)
-            if await self._server_tools(done):
+            results = await self._server_tools(done)
+            if any(result.paused for result in results):
                 return self._outcome(done, state="paused")
+            if any(result.out_of_time for result in results):
+                return await self.end(TIMED_OUT)
             opening, self._step = None, self._step + 1
             if self.cancelled:
                 return await self.end(CANCELLED)
@@ -122,16 +125,25 @@ class LiveTurn:
         finally:
             self._under_way.discard(handle)
 
-    async def _server_tools(self, done: StepDone) -> bool:
-        """Runs the step's server calls side by side. True if the last of them handed the turn over to the host."""
+    async def _server_tools(self, done: StepDone) -> list[ToolDone]:
+        """Runs the step's server calls side by side. The last of them may hand the turn over to the host."""
         results = await asyncio.gather(*(self._server_tool(call) for call in done.server_calls))
-        self._spent += max((result.seconds for result in results if result), default=0.0)
-        return any(result.paused for result in results if result)
+        ended = [result for result in results if result]
+        self._spent += max((result.seconds for result in ended), default=0.0)
+        return ended
 
     async def _server_tool(self, call: OpenCall) -> ToolDone | None:
         if self.cancelled:
             return None
-        run = RunTool(session=self._session, turn=self.turn, step=self._step, call=call, profile=self._job.profile, revision=self._revision)
+        run = RunTool(
+            session=self._session,
+            turn=self.turn,
+            step=self._step,
+            call=call,
+            profile=self._job.profile,
+            revision=self._revision,
+            spent_seconds=self._spent,
+        )
         result = await self._finish(
             workflow.start_activity(
                 run_tool,
@@ -202,6 +214,7 @@ class LiveTurn:
 
 
 CANCELLED = TurnError.of("cancelled", "the turn was cancelled")
+TIMED_OUT = TurnError.of("timeout", "the turn took longer than it may")
 
 
 async def execute_end(end: EndTurn) -> TurnEnded:

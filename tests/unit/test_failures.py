@@ -27,6 +27,8 @@ from workflows.model.turn import TurnError
         (ModelAPIError("m", "bad JSON"), "provider_error", True),
         (ModelAPIError("m", "the input exceeds the context window"), "context_overflow", False),
         (ModelAPIError("m", "context deadline exceeded"), "provider_error", True),
+        (ModelHTTPError(401, "m"), "provider_auth", False),
+        (ModelHTTPError(429, "m"), "rate_limit", True),
         (ModelHTTPError(409, "m"), "provider_client_error", True),
         (ModelHTTPError(418, "m"), "provider_client_error", False),
         (ModelHTTPError(520, "m"), "provider_error", True),

@@ -11,7 +11,9 @@ from workflows.model.turn import TurnRef
 
 
 class RunTool(Record):
-    """Runs one server call. Its arguments are in the call's row. `revision` is the session's if this result ends the turn."""
+    """Runs one server call. Its arguments are in the call's row. `revision` is the session's if this result ends the turn.
+    `spent_seconds` of the turn's time are used up.
+    """
 
     session: SessionRef
     turn: TurnRef
@@ -19,6 +21,7 @@ class RunTool(Record):
     call: OpenCall
     profile: str
     revision: int
+    spent_seconds: float = 0.0
 
 
 class SettleCall(RunTool):
@@ -30,7 +33,8 @@ class SettleCall(RunTool):
 
 class ToolDone(Record):
     """What became of a call. `output` is JSON text, whole. `paused`: this was the last server result beside open host calls,
-    and the turn is over. `recorded` is False if the call was cancelled before it returned.
+    and the turn is over. `recorded` is False if the call was cancelled before it returned; `out_of_time`: because the turn had
+    lasted as long as it may.
     """
 
     call_id: str
@@ -39,6 +43,7 @@ class ToolDone(Record):
     status: str | None = None
     recorded: bool = True
     paused: bool = False
+    out_of_time: bool = False
     at: str = ""
     seconds: float = 0.0
 
