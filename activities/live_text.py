@@ -1,12 +1,11 @@
 """Streamed text on its way to readers: coalesced, numbered, kept in Postgres until the step's segments are."""
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
 from activities.db.pool import Database
-from activities.db.session_tx import now_text, sql
+from activities.db.session_tx import LivePiece, now_text, sql
 from workflows.contracts.errors import ServiceUnavailable
 
 COALESCE_SECONDS = 0.025
@@ -39,6 +38,7 @@ class LiveText:
     _position: int = 0
     _part: int | None = None
     _flusher: asyncio.Task[None] | None = None
+    _pausing: bool = False
     _last_sent: float = 0.0
 
     async def piece(self, part: int, kind: Literal["thinking", "text"], text: str) -> None:
@@ -59,17 +59,23 @@ class LiveText:
         return len(self.segments) - 1
 
     async def _flush_soon(self) -> None:
+        """Goes on until nothing is unsent: a piece that comes while another is being written must not wait for a third one."""
         loop = asyncio.get_running_loop()
-        await asyncio.sleep(max(0.0, self._last_sent + COALESCE_SECONDS - loop.time()))
-        try:
-            await self._flush()
-        except ServiceUnavailable:
-            return
-        self._last_sent = loop.time()
+        while self.unsent():
+            self._pausing = True
+            await asyncio.sleep(max(0.0, self._last_sent + COALESCE_SECONDS - loop.time()))
+            self._pausing = False
+            try:
+                await self._flush()
+            except ServiceUnavailable:
+                return
+            self._last_sent = loop.time()
 
     async def settle(self) -> None:
-        """Waits for a piece that is being written; what is unsent stays unsent (the closing transaction stores it all)."""
+        """Waits for a piece that is being written; what is unsent stays so, and goes out with the closing transaction."""
         if self._flusher and not self._flusher.done():
+            if self._pausing:
+                self._flusher.cancel()
             await asyncio.gather(self._flusher, return_exceptions=True)
 
     async def flush(self) -> None:
@@ -79,26 +85,29 @@ class LiveText:
 
     async def _flush(self) -> None:
         async with self.db.connection() as conn:
-            for index, segment, text in list(self._unsent()):
+            for piece in self.unsent():
                 placed = await sql.stream_delta(
                     conn,
                     session_uid=self.session_uid,
                     expected_seq=self.after_seq,
                     position=self._position,
                     turn_id=self.turn_id,
-                    segment=index,
-                    start_offset=segment.sent,
-                    kind=segment.kind,
-                    text=text,
+                    segment=piece.segment,
+                    start_offset=piece.offset,
+                    kind=piece.kind,
+                    text=piece.text,
                     at=now_text(),
                 )
                 if placed is None:
                     return
                 self.after_seq = placed["after_seq"]
-                self._position = placed["position"] + len(text)
-                segment.sent += len(text)
+                self._position = placed["position"] + len(piece.text)
+                self.segments[piece.segment - self.first_segment].sent += len(piece.text)
 
-    def _unsent(self) -> Iterator[tuple[int, Segment, str]]:
-        for number, segment in enumerate(self.segments):
-            if text := segment.text[segment.sent :]:
-                yield self.first_segment + number, segment, text
+    def unsent(self) -> list[LivePiece]:
+        """What no reader has been given yet."""
+        return [
+            LivePiece(self.first_segment + number, segment.kind, segment.sent, text)
+            for number, segment in enumerate(self.segments)
+            if (text := segment.text[segment.sent :])
+        ]

@@ -234,6 +234,7 @@ class StepRun:
             first_segment=self._begun.first_segment,
             next_model_message=self._begun.next_model_message,
             segments=[(segment.kind, segment.text) for segment in self._live.segments],
+            unsent=self._live.unsent(),
             calls=[] if failed else self._calls.new,
             request=self._begun.results if failed else self._begun.request,
             response=done.response or None,

@@ -106,18 +106,21 @@ class SessionTx:
         self.cursor += 1
         self._events.append(Event(self.cursor, turn_id, type, data, at))
 
-    async def fix_live_text(self, at: datetime, *, stored: bool) -> list[LivePiece]:
-        """Turns live text into a `text` event. `stored`: its segments are written by this transaction, so characters are only pointed at."""
-        if not self._streaming:
-            return []
+    async def fix_live_text(self, at: datetime, *, stored: bool, unsent: Sequence[LivePiece] = (), turn_id: str = "") -> list[LivePiece]:
+        """Turns live text into a `text` event. `stored`: its segments are written by this transaction, so characters are only pointed at.
+
+        `unsent` is what the step of `turn_id` had not streamed yet: readers get it by this event.
+        """
+        rows = [row async for row in sql.take_live_deltas(self.conn, session_uid=self.uid)] if self._streaming else []
         self._streaming = False
-        rows = [row async for row in sql.take_live_deltas(self.conn, session_uid=self.uid)]
-        pieces = joined(rows)
+        pieces = with_rest(joined(rows), unsent)
+        if not pieces:
+            return []
         parts = [
             {"segment": p.segment, "kind": p.kind, "offset": p.offset, "length": len(p.text)} | ({} if stored else {"text": p.text})
             for p in pieces
         ]
-        turn_id: str = rows[0]["turn_id"]
+        turn_id = rows[0]["turn_id"] if rows else turn_id
         turn = await sql.turn_so_far(self.conn, session_uid=self.uid, turn_id=turn_id)
         self._add("text", turn_id, at, json_text({"message_id": turn and turn["message_id"], "parts": parts}))
         return pieces
@@ -162,6 +165,17 @@ def joined(rows: Sequence[asyncpg.Record]) -> list[LivePiece]:
         else:
             pieces.append(LivePiece(row["segment"], row["kind"], row["start_offset"], row["text"]))
     return pieces
+
+
+def with_rest(pieces: list[LivePiece], unsent: Sequence[LivePiece]) -> list[LivePiece]:
+    """The pieces, and behind them what is not among them yet: a write whose answer was lost counts as unsent and may be there."""
+    ends = {piece.segment: piece.offset + len(piece.text) for piece in pieces}
+    whole = list(pieces)
+    for rest in unsent:
+        start = max(ends.get(rest.segment, 0), rest.offset)
+        if text := rest.text[start - rest.offset :]:
+            whole.append(LivePiece(rest.segment, rest.kind, start, text))
+    return whole
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from activities.db.session_tx import SessionTx, moment, sql
+from activities.db.session_tx import LivePiece, SessionTx, moment, sql
 from activities.llm.translate import LIBRARY
 from activities.projection.calls import Verdict, announce_result, record
 from activities.projection.ending import end_early, finish_turn, open_batch, usage_json, usage_of
@@ -33,12 +33,13 @@ class NewCall:
 
 @dataclass(frozen=True)
 class StepEnd:
-    """What a step leaves. `segments` are (kind, text), beginning at `first_segment`; `request` and `response` model messages as JSON."""
+    """What a step leaves. `segments` are (kind, text), beginning at `first_segment`, `unsent` what of them was not streamed; `request` and `response` model messages as JSON."""
 
     done: StepDone
     first_segment: int
     next_model_message: int
     segments: list[tuple[str, str]] = field(default_factory=list)
+    unsent: list[LivePiece] = field(default_factory=list)
     calls: list[NewCall] = field(default_factory=list)
     request: str | None = None
     response: str | None = None
@@ -60,7 +61,7 @@ async def close_step(tx: SessionTx, step: RunStep, end: StepEnd) -> StepDone:
     if await sql.close_step(tx.conn, **key, result=end.done.model_dump_json(exclude_defaults=True)) is None:
         return await _closed_before(tx, key)
     at = moment(end.done.at)
-    await tx.fix_live_text(at, stored=True)
+    await tx.fix_live_text(at, stored=True, unsent=end.unsent, turn_id=step.turn.turn_id)
     await _rows(tx, step, end, at)
     await _calls(tx, step, end, at)
     await _sums(tx, step, end, at)
