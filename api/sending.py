@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import TypeVar
 from uuid import uuid4
@@ -113,9 +114,13 @@ class Workflows:
             taken: _R
             if start:
                 operation = self._start(SessionStart(tenant=payload.tenant, session_id=session_id), workflow_id)
-                taken = await self._client.execute_update_with_start_workflow(
-                    name, payload, id=update_id, result_type=answer, start_workflow_operation=operation
-                )
+                try:
+                    taken = await self._client.execute_update_with_start_workflow(
+                        name, payload, id=update_id, result_type=answer, start_workflow_operation=operation
+                    )
+                except BaseException:
+                    await _forget(operation)
+                    raise
             else:
                 taken = await self._client.get_workflow_handle(workflow_id).execute_update(name, payload, id=update_id, result_type=answer)
             return taken
@@ -172,6 +177,13 @@ def _is_down(error: RPCError, absent_again: bool) -> bool:
     if error.status not in _AGAIN:
         raise ServiceUnavailable("temporal", f"Temporal refused: {error.message}", maybe_happened=True) from error
     return error.status == RPCStatusCode.UNAVAILABLE
+
+
+async def _forget(operation: WithStartWorkflowOperation[object, object]) -> None:
+    """Takes the failure out of the operation too, which keeps it for who asks for the started workflow: else it is logged as lost."""
+    with suppress(Exception, asyncio.CancelledError):
+        async with asyncio.timeout(0):
+            await operation.workflow_handle()
 
 
 def _rolled_over(error: WorkflowUpdateFailedError) -> bool:

@@ -176,9 +176,8 @@ def _judge_by_rows(door: Door, body: ChatBody) -> None:
             f"the call {body.tool_call_id} is recorded already, as {door.call_status}; the result that was sent now is not taken",
             recorded_status=door.call_status,
         )
-    other_profile = body.profile is not None and body.profile != door.profile
-    other_subject = body.subject is not None and door.subject is not None and body.subject != door.subject
-    if other_profile or other_subject:
+    bound = door.subject is not None
+    if bound and (body.profile not in (None, door.profile) or body.subject not in (None, door.subject)):
         raise Refusal("binding_conflict", "the session is bound to another profile or subject")
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from uuid import uuid4
 
 import asyncpg
 import httpx
@@ -25,6 +26,12 @@ def caller_of_headers(request: Request) -> Caller:
     roles = tuple(filter(None, request.headers.get("x-test-roles", "").split(",")))
     tenant = request.headers.get("x-test-tenant", "default")
     return Caller(tenant=tenant, principal=request.headers.get("x-test-principal", "local"), roles=roles)
+
+
+@pytest.fixture
+def session() -> str:
+    """A session id that no other test uses: they share a Temporal server."""
+    return f"s-{uuid4().hex[:12]}"
 
 
 @pytest.fixture
@@ -62,10 +69,12 @@ async def served(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
         assert not task.done(), task
         await asyncio.sleep(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30.0) as client:
-        yield client
-    server.stop()
-    await task
+    try:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30.0) as client:
+            yield client
+    finally:
+        server.stop()
+        await task
 
 
 @pytest.fixture
