@@ -34,11 +34,12 @@ class Endpoints:
 def find_endpoints(settings: Settings) -> Endpoints:
     """Where the services are. Raises SetupError if no database is configured and no `outlast dev` runs on the data folder."""
     address = configured_temporal()
-    record = read_record(settings.data_dir) if not settings.database.url or address is None else None
-    if settings.database.url:
-        return Endpoints(settings, record.temporal if record else None, record)
-    if record is None:
-        raise SetupError(f"no database: set OUTLAST_DATABASE__URL, or start `outlast dev` on {settings.data_dir}")
+    url = settings.database.url
+    record = read_record(settings.data_dir)
+    if record is None or (url and record.database_url != url):
+        if not url:
+            raise SetupError(f"no database: set OUTLAST_DATABASE__URL, or start `outlast dev` on {settings.data_dir}")
+        return Endpoints(settings, None, None)
     return Endpoints(with_database(settings, record.database_url), None if address else record.temporal, record)
 
 

@@ -74,7 +74,8 @@ class Stack:
             durable=self._durable,
         )
         self._write(record)
-        self._running["watch"] = asyncio.create_task(self._servers.watch(lambda: self._write(record)))
+        if self._servers.pids:
+            self._running["watch"] = asyncio.create_task(self._servers.watch(lambda: self._write(record)))
         self._screen.ready(record, str(self._settings.data_dir))
 
     def _write(self, record: DevRecord) -> None:

@@ -30,6 +30,8 @@ from workflows.contracts.errors import SetupError
 
 SUPERUSER = "outlast"
 HERE = Path("/proc/self/cwd")
+COPIES = Path("/var/tmp")
+"""Where a copy of the programs is put for an account that can't get at the originals. Survives a restart of the machine."""
 
 _SOCKET_NAME = ".s.PGSQL.5432"
 _RUNTIME_PREFIX = "outlast-socket-"
@@ -256,27 +258,32 @@ def programs() -> Path:
 
 def _reachable_programs(account: Account | None) -> Path:
     """`programs()`, or a copy of them where the account can't get there (a virtual environment below root's own folder)."""
-    original = programs()
-    if account is None or all(_may_enter(folder, account) for folder in original.resolve().parents):
+    original = programs().resolve()
+    if account is None or all(_may_enter(place, account) for place in (original / "postgres", original, *original.parents)):
         return original
-    install = original.parent
-    mark = hashlib.sha256(f"{install} {(original / 'postgres').stat().st_mtime_ns}".encode()).hexdigest()[:16]
-    copy = Path("/var/tmp") / f"outlast-postgres-{mark}"
+    package = original.parents[1]
+    with (original / "postgres").open("rb") as program:
+        copy = COPIES / f"outlast-postgres-{hashlib.file_digest(program, 'sha256').hexdigest()[:16]}"
     if not copy.exists():
-        draft = Path(tempfile.mkdtemp(prefix=f"{copy.name}-", dir=copy.parent))
-        shutil.copytree(install, draft, dirs_exist_ok=True, symlinks=True)
-        draft.chmod(0o755)
-        with suppress(OSError):
+        draft = Path(tempfile.mkdtemp(prefix=f"{copy.name}-", dir=COPIES))
+        for folder in (package, package.with_name(f"{package.name}.libs")):  # the programs find their libraries relative to themselves
+            if folder.exists():
+                shutil.copytree(folder, draft / folder.name, symlinks=True)
+        for path in (draft, *draft.rglob("*")):
+            if not path.is_symlink():
+                path.chmod(path.stat().st_mode | (0o555 if path.is_dir() or path.stat().st_mode & stat.S_IXUSR else 0o444))
+        with suppress(OSError):  # somebody else was faster
             draft.rename(copy)
         shutil.rmtree(draft, ignore_errors=True)
     found = copy.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != 0 or found.st_mode & 0o022:
         raise SetupError(f"{copy} is not root's own: remove it")
-    return copy / "bin"
+    return copy / original.relative_to(package.parent)
 
 
-def _may_enter(folder: Path, account: Account) -> bool:
-    found = folder.stat()
+def _may_enter(place: Path, account: Account) -> bool:
+    """Whether the account may enter a folder or run a program, by its owner, group and mode."""
+    found = place.stat()
     if found.st_uid == account.uid:
         return bool(found.st_mode & stat.S_IXUSR)
     return bool(found.st_mode & (stat.S_IXGRP if found.st_gid == account.gid else stat.S_IXOTH))

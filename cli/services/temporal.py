@@ -88,6 +88,7 @@ class TemporalServer:
 
     def start(self, seconds: float = 30.0) -> None:
         """Starts the server and returns when it is ready. Raises SetupError."""
+        self.prepare()
         for attempt in range(1, _ATTEMPTS + 1):
             self.launch()
             try:

