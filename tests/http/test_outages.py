@@ -4,7 +4,9 @@ import asyncio
 import signal
 import time
 from collections.abc import AsyncIterator
+from uuid import UUID
 
+import asyncpg
 import httpx
 import pytest
 
@@ -12,8 +14,11 @@ from api.app import create_app
 from cli.services.postgres import PostgresServer
 from settings import DatabaseSettings, Settings
 from tests import services
-from tests.http.conftest import running
+from tests.http.conftest import NOWHERE, running, served
+from tests.http.seeding import Seed
+from tests.http.sse import opened
 
+UID = UUID("00000000-0000-4000-8000-000000000001")
 READS = ("/api/sessions", "/api/sessions/s1", "/api/sessions/s1/messages", "/api/sessions/s1/events", "/api/host-actions")
 
 
@@ -56,6 +61,30 @@ async def test_r15_a_postgres_that_hangs_is_noticed_in_time(lonely: httpx.AsyncC
     own_postgres.signal(signal.SIGCONT)
     for path in READS[:1]:
         assert (await lonely.get(path)).status_code == 200
+
+
+async def test_r15_a_stream_outlives_postgres(own_postgres: PostgresServer) -> None:
+    url = own_postgres.url(services.TEMPLATE)
+
+    async def write(make: bool) -> None:
+        conn = await asyncpg.connect(url)
+        s = Seed(conn, "s1", uid=UID, seq=0 if make else 1)
+        await (s.session() if make else asyncio.sleep(0))
+        await s.event("turn.started" if make else "turn.completed")
+        await conn.close()
+
+    await write(True)
+    settings = Settings(database=DatabaseSettings(url=url))
+    async with (
+        served(create_app(settings, temporal_address=NOWHERE)) as client,
+        opened(client, "/api/sessions/s1/events?until=turn") as (_, frames),
+    ):
+        assert (await anext(frames)).type == "turn.started"
+        own_postgres.stop()
+        await asyncio.sleep(0.5)
+        own_postgres.start()
+        await write(False)
+        assert [frame.type async for frame in frames] == ["turn.completed"]
 
 
 async def test_s44_a_schema_behind_head_is_not_ready(empty_database_url: str, temporal_address: str) -> None:
