@@ -8,7 +8,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.db.locks import StepLocks
-from workflows.contracts.errors import OutlastError, ServiceUnavailable
+from workflows.contracts.errors import OutlastError, Refusal, ServiceUnavailable
 from workflows.contracts.policies import DATABASE_RETRY_SECONDS
 
 Result = TypeVar("Result")
@@ -71,6 +71,8 @@ async def guarded(work: Awaitable[Result]) -> Result:
         return await work
     except ApplicationError:
         raise
+    except Refusal as refusal:
+        raise refusal.as_failure() from refusal
     except OutlastError as error:
         raise ApplicationError(str(error), type=type(error).__name__) from error
     except Exception as error:

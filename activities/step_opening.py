@@ -96,8 +96,7 @@ async def _closed(tx: SessionTx, step: RunStep) -> StepDone | None:
     row = await sql.closed_step(tx.conn, session_uid=tx.uid, turn_id=turn.turn_id, attempt=turn.attempt, step=step.step)
     if row and row["result"]:
         return StepDone.model_validate_json(row["result"])
-    ended = tx.turn_state != "running" and tx.turn_attempt is not None and tx.turn_attempt >= turn.attempt
-    return StepDone(state="stale") if ended else None
+    return StepDone(state="stale") if tx.is_over(turn.attempt) else None
 
 
 async def _find(tx: SessionTx, step: RunStep) -> _Found:

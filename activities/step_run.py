@@ -21,6 +21,7 @@ from activities.llm.tools import Toolbox
 from activities.llm.translate import dump, usage_of
 from activities.patience import patiently
 from activities.projection.closing import NewCall, StepEnd, call_event, close_step
+from activities.projection.refusing import announce_refused
 from activities.step_calls import StepCalls
 from activities.step_opening import Begun, begin
 from profiles import Profile
@@ -255,14 +256,8 @@ class StepRun:
         return done
 
     async def _refused(self, refusal: Refusal) -> StepDone:
-        """The rows knew better: nothing was written but the word about it, for who waits for the turn."""
-        data = {"what": self._step.turn.kind, "code": refusal.code, "turn_id": self._step.turn.turn_id}
-
-        async def announce() -> None:
-            async with session_tx(self._kit.db, self._step.session) as tx:
-                await tx.announce("input.refused", None, moment(now_text()), data)
-
-        await patiently(announce)
+        """The rows knew better: nothing was written but the word about it."""
+        await announce_refused(self._kit.db, self._step.session, self._step.turn, refusal)
         return StepDone(state="refused", error=TurnError.of("session_error", refusal.message), at=now_text())
 
 

@@ -1,6 +1,7 @@
 """The writes of a turn that need no model, as activities; and where the rows say a session stands."""
 
 import json
+from collections.abc import Awaitable
 from typing import Any
 
 from temporalio import activity
@@ -14,6 +15,7 @@ from activities.projection.calls import UNKNOWN, answer_last_response, record_ho
 from activities.projection.display import announce_message
 from activities.projection.ending import end_early, finish_turn, pending_calls
 from activities.projection.opening import is_open, open_turn
+from activities.projection.refusing import announce_refused
 from activities.running import guarded
 from workflows.contracts.errors import Refusal
 from workflows.contracts.steps import Opening
@@ -44,7 +46,14 @@ class Turns:
     async def hand_over(self, step: HandOver) -> TurnEnded:
         """Records a result in the middle of a batch and shows the next call, in one transaction (R124)."""
         async with beating():
-            return await guarded(patiently(lambda: self._hand_over(step)))
+            return await guarded(self._unless_refused(step.session, step.turn, patiently(lambda: self._hand_over(step))))
+
+    async def _unless_refused(self, session: SessionRef, turn: TurnRef, write: Awaitable[TurnEnded]) -> TurnEnded:
+        try:
+            return await write
+        except Refusal as refusal:
+            await announce_refused(self._kit.db, session, turn, refusal)
+            return TurnEnded(refused=True, at=now_text())
 
     async def _hand_over(self, step: HandOver) -> TurnEnded:
         turn, at = step.turn, moment(step.turn.accepted_at)
@@ -60,17 +69,17 @@ class Turns:
     async def end_turn(self, end: EndTurn) -> TurnEnded:
         """Ends a turn that its step can't end; an ended turn stays as it is."""
         async with beating():
-            return await guarded(patiently(lambda: self._end_turn(end)))
+            return await guarded(self._unless_refused(end.session, end.turn, patiently(lambda: self._end_turn(end))))
 
     async def _end_turn(self, end: EndTurn) -> TurnEnded:
         at, turn = now_text(), end.turn
         response = ""
         try:
             async with session_tx(self._kit.db, end.session, turn.turn_id, end.opening.birth if end.opening else None) as tx:
+                if tx.is_over(turn.attempt):
+                    return TurnEnded(at=at)
                 if end.opening:
                     await open_turn(tx, turn, end.step, end.opening, end.profile, end.config)
-                elif tx.turn_state != "running" or tx.turn_attempt != turn.attempt:
-                    return TurnEnded(at=at)
                 response = await self._keep_partial(tx, end, at)
                 await sql.set_message_error(
                     tx.conn,

@@ -11,6 +11,7 @@ from typing import TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
+from workflows.asking import written
 from workflows.contracts import policies
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import (
@@ -50,6 +51,7 @@ class SessionWorkflow:
         self._inputs = SessionInputs(self._jobs)
         self._steering = SessionSteering(self._jobs)
         self._loaded = bool(start.carried)
+        self._unloadable = False
         self._refused = False
 
     @workflow.run
@@ -67,18 +69,23 @@ class SessionWorkflow:
                 workflow.continue_as_new(self._jobs.carried())
 
     async def _load(self, start: SessionStart) -> None:
-        """A first run asks the rows where the session stands; a later one was told."""
-        if not self._loaded:
-            self._jobs.adopt(
-                await workflow.execute_activity(
-                    load_head,
-                    LoadHead(tenant=start.tenant, session_id=start.session_id),
-                    start_to_close_timeout=policies.WRITE,
-                    retry_policy=policies.UNTIL_DONE,
-                    summary="where the rows stand",
-                )
-            )
+        """A first run asks the rows where the session stands; a later one was told. What can't be loaded is left to the run that the
+        next input begins.
+        """
+        if self._loaded:
+            return
+        which = LoadHead(tenant=start.tenant, session_id=start.session_id)
+        try:
+            self._jobs.adopt(await written(load_head, which, "where the rows stand"))
             self._loaded = True
+        except Exception:
+            workflow.logger.exception("the session could not be loaded")
+            self._unloadable = self._refused = True
+
+    async def _until_loaded(self) -> None:
+        await workflow.wait_condition(lambda: self._loaded or self._unloadable)
+        if self._unloadable:
+            raise RuntimeError("the session could not be loaded")
 
     def _due_to_roll(self) -> bool:
         info = workflow.info()
@@ -167,7 +174,7 @@ class SessionWorkflow:
     async def _judge(self, judge: Callable[[Asked], Awaitable[Answer]], asked: Asked) -> Answer:
         """Nothing but a refusal or an answer leaves a handler: an unexpected exception would be retried for ever."""
         try:
-            await workflow.wait_condition(lambda: self._loaded)
+            await self._until_loaded()
             return await judge(asked)
         except Refusal as refusal:
             self._refused = True
@@ -213,7 +220,7 @@ class SessionWorkflow:
 
     async def _heed(self, what: str, judge: Callable[[Asked], Awaitable[object]], asked: Asked) -> None:
         try:
-            await workflow.wait_condition(lambda: self._loaded)
+            await self._until_loaded()
             await judge(asked)
         except Refusal as refusal:
             self._note_refusal(what, refusal.code, refusal.message)

@@ -4,7 +4,7 @@ from typing import Any
 
 from temporalio import workflow
 
-from workflows.contracts import policies
+from workflows.asking import written
 from workflows.contracts.inputs import RecordedRefusal, RepairReceipt, SessionStart
 from workflows.contracts.naming import PRINCIPAL, STATUS, TENANT, TURN
 from workflows.contracts.steps import Birth
@@ -32,7 +32,7 @@ class SessionJobs:
         self.roll_asked = False
         self._start = start
         self._live: LiveTurn | None = None
-        self._repairs: dict[str, RepairReceipt] = {}
+        self._repairs: dict[str, RepairReceipt | None] = {}
         self._created_at: str | None = None
 
     def carried(self) -> SessionStart:
@@ -87,9 +87,7 @@ class SessionJobs:
 
     async def note_steering(self, steering: NoteSteering) -> SteeringNoted:
         """Stores accepted steering beside whatever runs."""
-        return await workflow.execute_activity(
-            note_steering, steering, start_to_close_timeout=policies.WRITE, retry_policy=policies.UNTIL_DONE, summary="steering"
-        )
+        return await written(note_steering, steering, "steering")
 
     def knows_turn(self, turn_id: str) -> bool:
         """True if the turn is of the recent past."""
@@ -119,20 +117,27 @@ class SessionJobs:
         return None
 
     async def repaired(self, ticket: str) -> RepairReceipt:
-        """The answer of a queued repair, once it was made."""
+        """The answer of a queued repair, once it was made. Raises RuntimeError if it could not be."""
         await workflow.wait_condition(lambda: ticket in self._repairs)
-        return self._repairs.pop(ticket)
+        if (receipt := self._repairs.pop(ticket)) is None:
+            raise RuntimeError("the repair could not be written")
+        return receipt
 
     async def take_next(self) -> None:
         """Works off the first job of the queue. Whatever goes wrong in it, the session goes on."""
         job, rest = self.state.queue[0], self.state.queue[1:]
         self.change(queue=rest)
-        if isinstance(job, QueuedTurn):
-            await self._run_turn(job)
-        elif isinstance(job, QueuedRepair):
-            await self._repair(job)
-        else:
-            await self._announce(job)
+        try:
+            if isinstance(job, QueuedTurn):
+                await self._run_turn(job)
+            elif isinstance(job, QueuedRepair):
+                await self._repair(job)
+            else:
+                await self._announce(job)
+        except Exception:
+            workflow.logger.exception("a job of the session failed unexpectedly")
+            if isinstance(job, QueuedRepair):
+                self._repairs[job.ticket] = None
 
     @property
     def ref(self) -> SessionRef:
@@ -208,13 +213,8 @@ class SessionJobs:
 
     async def _repair(self, job: QueuedRepair) -> None:
         head = self.state.head
-        repaired = await workflow.execute_activity(
-            repair_calls,
-            RepairCalls(session=self.ref, revision=head.revision + 1, at=workflow.now().isoformat()),
-            start_to_close_timeout=policies.WRITE,
-            retry_policy=policies.UNTIL_DONE,
-            summary="repair",
-        )
+        wanted = RepairCalls(session=self.ref, revision=head.revision + 1, at=workflow.now().isoformat())
+        repaired = await written(repair_calls, wanted, "repair")
         for call_id in repaired.repaired_calls:
             self.change(recorded=remember(self.state.recorded, call_id, "unknown"))
         self.set_head(batch=None, revision=head.revision + (1 if repaired.changed else 0))
@@ -222,13 +222,7 @@ class SessionJobs:
         self._show()
 
     async def _announce(self, job: QueuedRefusal) -> None:
-        await workflow.execute_activity(
-            record_refusal,
-            RecordRefusal(session=self.ref, refusal=job.refusal),
-            start_to_close_timeout=policies.WRITE,
-            retry_policy=policies.UNTIL_DONE,
-            summary=f"refused {job.refusal.what}",
-        )
+        await written(record_refusal, RecordRefusal(session=self.ref, refusal=job.refusal), f"refused {job.refusal.what}")
 
 
 async def _to_its_end(live: LiveTurn) -> TurnOutcome:

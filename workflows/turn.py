@@ -1,11 +1,12 @@
 """One turn: model steps and server tools in order, until the model answers, asks the host, fails or is cancelled."""
 
 import asyncio
-from typing import TypeVar
 
 from temporalio import workflow
+from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
+from workflows.asking import Asked, Done, Stub, begun, decoded, written
 from workflows.contracts import policies
 from workflows.contracts.steps import Birth, Opening, RunStep, StepDone, run_step
 from workflows.contracts.tools import RunTool, SettleCall, ToolDone, run_tool, settle_call
@@ -15,8 +16,6 @@ from workflows.model.call import OpenCall
 from workflows.model.session import SessionRef
 from workflows.model.turn import TurnError, TurnRef
 from workflows.rules.state import QueuedTurn
-
-Done = TypeVar("Done", StepDone, ToolDone)
 
 
 class TurnOutcome(Record):
@@ -42,7 +41,7 @@ class LiveTurn:
         self._birth = birth
         self._step = job.first_step
         self._spent = 0.0
-        self._under_way: set[workflow.ActivityHandle[object]] = set()
+        self._under_way: set[workflow.ActivityHandle[RawValue]] = set()
 
     def cancel(self) -> bool:
         """Asks the turn to end. False if it was asked before."""
@@ -100,23 +99,13 @@ class LiveTurn:
             spent_seconds=self._spent,
             cancelled=self.cancelled,
         )
-        return await self._finish(
-            workflow.start_activity(
-                run_step,
-                step,
-                start_to_close_timeout=policies.ACTIVITY_LIFETIME,
-                heartbeat_timeout=policies.HEARTBEAT,
-                retry_policy=policies.STEP,
-                cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-                summary=f"step {self._step}",
-            )
-        )
+        return await self._finish(run_step, begun(run_step, step, policies.STEP, f"step {self._step}"))
 
-    async def _finish(self, handle: "workflow.ActivityHandle[Done]") -> Done | None:
+    async def _finish(self, stub: Stub[Asked, Done], handle: "workflow.ActivityHandle[RawValue]") -> Done | None:
         """The activity's result; None if it was cancelled or failed without one."""
         self._under_way.add(handle)
         try:
-            return await handle
+            return decoded(stub, await handle)
         except (ActivityError, asyncio.CancelledError) as error:
             if not self.cancelled and is_cancelled_exception(error):
                 raise
@@ -144,17 +133,7 @@ class LiveTurn:
             revision=self._revision,
             spent_seconds=self._spent,
         )
-        result = await self._finish(
-            workflow.start_activity(
-                run_tool,
-                run,
-                start_to_close_timeout=policies.ACTIVITY_LIFETIME,
-                heartbeat_timeout=policies.HEARTBEAT,
-                retry_policy=policies.tool(call),
-                cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-                summary=call.tool_name,
-            )
-        )
+        result = await self._finish(run_tool, begun(run_tool, run, policies.tool(call), call.tool_name))
         if result is None and not self.cancelled:
             return await self._settle(run)
         return result
@@ -162,33 +141,26 @@ class LiveTurn:
     async def _settle(self, run: RunTool) -> ToolDone:
         reason = "its worker stopped while it ran, so whether it took effect is not known"
         settled = SettleCall(**dict(run), status="unknown", reason=reason)
-        return await workflow.execute_activity(
-            settle_call, settled, start_to_close_timeout=policies.WRITE, retry_policy=policies.UNTIL_DONE, summary=run.call.tool_name
-        )
+        return await written(settle_call, settled, run.call.tool_name)
 
     async def _hand_over(self) -> TurnOutcome:
         assert self._job.result is not None, "a turn without a model request is a result in the middle of a batch"
-        await workflow.execute_activity(
-            hand_over,
-            HandOver(
-                session=self._session,
-                turn=self.turn,
-                result=self._job.result,
-                revision=self._revision,
-                host_context=self._job.host_context,
-            ),
-            start_to_close_timeout=policies.WRITE,
-            retry_policy=policies.UNTIL_DONE,
-            summary="next host action",
+        result = HandOver(
+            session=self._session,
+            turn=self.turn,
+            result=self._job.result,
+            revision=self._revision,
+            host_context=self._job.host_context,
         )
-        return TurnOutcome(turn=self.turn, state="handed_over")
+        ended = await written(hand_over, result, "next host action")
+        return TurnOutcome(turn=self.turn, state="refused" if ended.refused else "handed_over")
 
     def _ending_error(self) -> TurnError:
         return CANCELLED if self.cancelled else TurnError.of("internal", "the model step failed unexpectedly; the turn may be retried")
 
     async def end(self, error: TurnError) -> TurnOutcome:
         """Ends the turn from outside its step."""
-        await execute_end(
+        ended = await execute_end(
             EndTurn(
                 session=self._session,
                 turn=self.turn,
@@ -200,7 +172,8 @@ class LiveTurn:
                 opening=self._opening() if self._step == self._job.first_step else None,
             )
         )
-        return TurnOutcome(turn=self.turn, state="cancelled" if error.type == "cancelled" else "failed", next_step=self._step, error=error)
+        state = "refused" if ended.refused else "cancelled" if error.type == "cancelled" else "failed"
+        return TurnOutcome(turn=self.turn, state=state, next_step=self._step, error=error)
 
     def _outcome(self, done: StepDone, state: str | None = None) -> TurnOutcome:
         return TurnOutcome(
@@ -219,6 +192,4 @@ TIMED_OUT = TurnError.of("timeout", "the turn took longer than it may")
 
 async def execute_end(end: EndTurn) -> TurnEnded:
     """Ends a turn from outside its step, for as long as it takes to be written."""
-    return await workflow.execute_activity(
-        end_turn, end, start_to_close_timeout=policies.WRITE, retry_policy=policies.UNTIL_DONE, summary=f"end: {end.error.type}"
-    )
+    return await written(end_turn, end, f"end: {end.error.type}")

@@ -83,6 +83,12 @@ class SessionTx:
         self._events: list[Event] = []
         self._changed = False
 
+    def is_over(self, attempt: int) -> bool:
+        """True if this attempt of the transaction's turn has ended or a newer one has begun: a late writer has nothing to add (R33)."""
+        if self.turn_attempt is None:
+            return False
+        return self.turn_attempt > attempt or (self.turn_attempt == attempt and self.turn_state != "running")
+
     def next_change(self) -> int:
         """A new number of the change feed, for a message whose row changes."""
         self.feed += 1

@@ -221,13 +221,13 @@ class Session:
 
 
 @asynccontextmanager
-async def session_with(client: Client, scripted: Scripted) -> AsyncIterator[Session]:
-    """A session whose worker runs the scripted activities."""
+async def session_with(client: Client, scripted: Scripted, *instead: type[Any]) -> AsyncIterator[Session]:
+    """A session whose worker runs the scripted activities, and other workflows `instead` of the worker's, if they are given."""
     queue = f"flows-{uuid4().hex[:12]}"
     async with Worker(
         client,
         task_queue=queue,
-        workflows=WORKFLOWS,
+        workflows=instead or WORKFLOWS,
         activities=scripted.activities,
         workflow_runner=workflow_runner(),
         max_heartbeat_throttle_interval=_SHORT,

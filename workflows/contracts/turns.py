@@ -40,9 +40,12 @@ class EndTurn(Record):
 
 
 class TurnEnded(Record):
-    """`response` is the partial model message that was kept, as JSON text (empty: nothing was streamed)."""
+    """`response` is the partial model message that was kept, as JSON text (empty: nothing was streamed). `refused`: the rows refused
+    the turn's input, and nothing was written.
+    """
 
     response: str = ""
+    refused: bool = False
     at: str = ""
 
 

@@ -1,0 +1,41 @@
+"""The session's workflow with faults in it, as a wrong release would have them."""
+
+from typing import Any
+
+from temporalio import workflow
+
+from workflows.contracts.inputs import MessageInput, SessionStart
+from workflows.rules.state import QueuedTurn
+from workflows.session import SessionWorkflow
+from workflows.session_inputs import SessionInputs
+from workflows.session_jobs import SessionJobs
+
+IN_HANDLER = "explode in the handler"
+IN_JOB = "explode in the job"
+
+
+class FaultyInputs(SessionInputs):
+    async def message(self, message: MessageInput) -> Any:
+        if message.content == IN_HANDLER:
+            raise KeyError(IN_HANDLER)
+        return await super().message(message)
+
+
+class FaultyJobs(SessionJobs):
+    async def _run_turn(self, job: QueuedTurn) -> None:
+        if job.message and job.message.content == IN_JOB:
+            raise ZeroDivisionError(IN_JOB)
+        await super()._run_turn(job)
+
+
+@workflow.defn(name="SessionWorkflow")
+class FaultySession(SessionWorkflow):
+    @workflow.init
+    def __init__(self, start: SessionStart) -> None:
+        super().__init__(start)
+        self._jobs = FaultyJobs(start)
+        self._inputs = FaultyInputs(self._jobs)
+
+    @workflow.run
+    async def run(self, start: SessionStart) -> None:
+        await super().run(start)
