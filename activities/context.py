@@ -1,10 +1,10 @@
 """The conversation a model step starts from: loaded by reference, kept parsed for as long as the worker is warm."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import asyncpg
 from pydantic_ai.messages import ModelMessage
 
 from activities.db.pool import Database
@@ -26,7 +26,7 @@ class PathKey:
     attempt: int | None
 
     @classmethod
-    def of(cls, session_uid: str, tail: asyncpg.Record) -> "PathKey":
+    def of(cls, session_uid: str, tail: Mapping[str, Any]) -> "PathKey":
         """The key of a message as its row shows it now."""
         return cls(session_uid, tail["id"], tail["next_model_message"], tail["last_turn_id"], tail["last_attempt"])
 

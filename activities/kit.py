@@ -24,6 +24,8 @@ class Kit:
     profiles: Profiles
     paths: Conversations = field(default_factory=Conversations)
     indexed: bool = False
+    kept_prompts: set[str] = field(default_factory=set)
+    """SHA-256 of prompts that this worker has seen stored: they are never deleted, so once is enough."""
 
     def profile(self, name: str) -> Profile:
         """A profile by name. Raises TurnFault with a `setup_error` that says which ones there are."""

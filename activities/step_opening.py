@@ -1,6 +1,7 @@
 """What a model step finds when it begins: its place in the message, what the conversation was, how far an earlier attempt got."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from activities.db.pool import Database
 from activities.db.session_tx import SessionTx, moment, now_text, session_tx, sql
 from activities.llm.translate import dump, load, steered
 from activities.projection.calls import results_request, unanswered_calls
-from activities.projection.opening import open_turn
+from activities.projection.opening import Opened, open_turn
 from workflows.contracts.steps import RunStep, StepDone
 from workflows.model.turn import TurnRef
 
@@ -45,8 +46,9 @@ class Begun:
 
 @dataclass(frozen=True)
 class _Found:
-    tail: asyncpg.Record
-    before: asyncpg.Record | None
+    tail: Mapping[str, Any]
+    before: Mapping[str, Any] | None
+    own: str | None
     progress: asyncpg.Record | None
     unanswered: list[asyncpg.Record]
     steering: list[asyncpg.Record]
@@ -60,14 +62,15 @@ async def begin(db: Database, paths: Conversations, step: RunStep) -> Begun | St
     Raises Refusal if the rows refuse the input, ServiceUnavailable if Postgres is not there.
     """
     async with session_tx(db, step.session, step.turn.turn_id, step.opening.birth if step.opening else None) as tx:
+        opened = Opened(step.turn)
         if (closed := await _closed(tx, step)) is not None:
             return closed
         if step.opening:
-            turn = await open_turn(tx, step.turn, step.step, step.opening, step.profile, step.config)
-            step = step.model_copy(update={"turn": turn})
+            opened = await open_turn(tx, step.turn, step.step, step.opening, step.profile, step.config)
+            step = step.model_copy(update={"turn": opened.turn})
         elif tx.turn_state != "running":
             return StepDone(state="stale")
-        found = await _find(tx, step)
+        found = await _find(tx, step, opened)
     path = await _path(db, paths, step, found)
     results = results_request(found.unanswered) if found.unanswered else None
     words = [(row["content"], row["accepted_at"].isoformat()) for row in found.steering]
@@ -99,20 +102,26 @@ async def _closed(tx: SessionTx, step: RunStep) -> StepDone | None:
     return StepDone(state="stale") if tx.is_over(turn.attempt) else None
 
 
-async def _find(tx: SessionTx, step: RunStep) -> _Found:
+async def _find(tx: SessionTx, step: RunStep, opened: Opened) -> _Found:
     turn = step.turn
-    tail = await sql.message_tail(tx.conn, session_uid=tx.uid, message_id=turn.message_id)
-    parent = step.opening.message.parent_id if step.opening and step.opening.message else None
-    before = await sql.message_tail(tx.conn, session_uid=tx.uid, message_id=parent) if parent else None
+    tail, before = await _tails(tx, step, opened)
     progress = None
     if tx.turn_state is not None:
         progress = await sql.step_progress(tx.conn, session_uid=tx.uid, turn_id=turn.turn_id, attempt=turn.attempt, step=step.step)
         await _announce_restart(tx, step, tail["next_segment"], progress)
-    context = await sql.last_host_context(tx.conn, session_uid=tx.uid)
+    context = await sql.last_host_context(tx.conn, session_uid=tx.uid) if tx.host_context_known else None
     steering = [row async for row in sql.pending_steering(tx.conn, session_uid=tx.uid, profile=step.profile)] if tx.steered else []
-    return _Found(
-        tail, before, progress, await unanswered_calls(tx, tail), steering, tx.cursor, context["host_context"] if context else None
-    )
+    unanswered = await unanswered_calls(tx, tail)
+    return _Found(tail, before, opened.request, progress, unanswered, steering, tx.cursor, context["host_context"] if context else None)
+
+
+async def _tails(tx: SessionTx, step: RunStep, opened: Opened) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
+    """How far the turn's message goes, and the parent of its user's message. What this transaction made it knows."""
+    if opened.request is not None:
+        return {"id": step.turn.message_id, "next_segment": 0, "next_model_message": 0, "last_kind": None}, opened.parent
+    tail = await sql.message_tail(tx.conn, session_uid=tx.uid, message_id=step.turn.message_id)
+    parent = step.opening.message.parent_id if step.opening and step.opening.message else None
+    return tail, await sql.message_tail(tx.conn, session_uid=tx.uid, message_id=parent) if parent else None
 
 
 async def _announce_restart(tx: SessionTx, step: RunStep, first_segment: int, progress: asyncpg.Record | None) -> None:
@@ -135,7 +144,9 @@ async def _path(db: Database, paths: Conversations, step: RunStep, found: _Found
     uid, tail = step.session.session_uid, found.tail
     if tail["next_model_message"] or not (step.opening and step.opening.message):
         return await paths.up_to(db, PathKey.of(uid, tail))
-    async with db.connection() as conn:
-        own = [row["body"] async for row in sql.model_messages_of(conn, session_uid=uid, message_id=step.opening.message.id)]
+    own = [found.own] if found.own is not None else []
+    if not own:
+        async with db.connection() as conn:
+            own = [row["body"] async for row in sql.model_messages_of(conn, session_uid=uid, message_id=step.opening.message.id)]
     before = await paths.up_to(db, PathKey.of(uid, found.before)) if found.before else ()
     return (*before, *load(own))

@@ -245,10 +245,12 @@ class StepRun:
 
     async def _commit(self, end: StepEnd) -> StepDone:
         step, turn = self._step, self._step.turn
+        new_prompts = [part for part in self._prompt if part.sha256 not in self._kit.kept_prompts]
         async with session_tx(self._kit.db, step.session, turn.turn_id) as tx:
-            for part in self._prompt:
+            for part in new_prompts:
                 await sql.keep_prompt(tx.conn, sha256=part.sha256, text=part.text, at=moment(end.done.at))
             done = await close_step(tx, step, end)
+        self._kit.kept_prompts.update(part.sha256 for part in new_prompts)
         kept = [body for body in (end.request, end.response) if body is not None]
         if done.at == end.done.at and done.error is None:
             key = PathKey(tx.uid, turn.message_id, end.next_model_message + len(kept), turn.turn_id, turn.attempt)

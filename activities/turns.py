@@ -12,7 +12,7 @@ from activities.kit import Kit
 from activities.llm.translate import LIBRARY, dump, partial_response
 from activities.patience import patiently
 from activities.projection.calls import UNKNOWN, answer_last_response, record_host_result, settle_open_calls
-from activities.projection.display import announce_message
+from activities.projection.display import announce_settled
 from activities.projection.ending import end_early, finish_turn, pending_calls
 from activities.projection.opening import is_open, open_turn
 from activities.projection.refusing import announce_refused
@@ -134,9 +134,8 @@ class Turns:
             settled = await settle_open_calls(tx, UNKNOWN, at)
             for message_id in dict.fromkeys(call["message_id"] for call in settled):
                 await answer_last_response(tx, message_id)
-                await sql.recount_message(tx.conn, session_uid=tx.uid, id=message_id)
                 await sql.touch_message(tx.conn, session_uid=tx.uid, id=message_id, change=tx.next_change(), at=at)
-                await announce_message(tx, message_id, None, at)
+                await announce_settled(tx, message_id, None, at)
             if settled or stale:
                 tx.change(at, revision=repair.revision)
         cleared = waiting[0]["call_id"] if waiting else None

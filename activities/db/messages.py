@@ -41,32 +41,28 @@ class Messages:
             return [dict(row) async for row in sql.tree_messages(conn, session_uid=session_uid)]
 
 
-async def display_row(conn: Conn, session_uid: UUID, message_id: str) -> DisplayRow | None:
-    """One display row as the transaction of `conn` sees it: what the event `message.recorded` carries."""
-    row = await sql.one_message(conn, session_uid=session_uid, message_id=message_id)
-    return None if row is None else (await _shown(conn, session_uid, [row]))[0]
-
-
 async def _shown(conn: Conn, session_uid: UUID, rows: list[asyncpg.Record]) -> list[DisplayRow]:
     ids = [row["id"] for row in rows]
     segments: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     async for segment in sql.display_segments(conn, session_uid=session_uid, message_ids=ids):
         segments[segment["message_id"]].append(segment)
-    calls: dict[tuple[str, int], list[Mapping[str, Any]]] = defaultdict(list)
+    calls: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     async for call in sql.display_calls(conn, session_uid=session_uid, message_ids=ids):
-        calls[call["message_id"], call["segment"]].append(call)
-    return [_row(dict(row), segments[row["id"]], calls) for row in rows]
+        calls[call["message_id"]].append(call)
+    return [display(dict(row), segments[row["id"]], calls[row["id"]]) for row in rows]
 
 
-def _row(
-    row: Mapping[str, Any], segments: Iterable[Mapping[str, Any]], calls: Mapping[tuple[str, int], list[Mapping[str, Any]]]
-) -> DisplayRow:
+def display(row: Mapping[str, Any], segments: Iterable[Mapping[str, Any]], calls: Iterable[Mapping[str, Any]] = ()) -> DisplayRow:
+    """One display row from a message's row, its segments in order, and its calls in order. JSON columns are text."""
+    groups: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    for call in calls:
+        groups[call["segment"]].append(call)
     return {
         "id": row["id"],
         "parent_id": row["parent_id"],
         "role": row["role"],
         "content": row["content"],
-        "segments": [_segment(segment, calls.get((row["id"], segment["position"]), [])) for segment in segments],
+        "segments": [_segment(segment, groups[segment["position"]]) for segment in segments],
         "created_at": row["created_at"],
         "updated_at": row["updated_at"],
         "turn_id": row["turn_id"],

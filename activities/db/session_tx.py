@@ -60,8 +60,9 @@ class SessionTx:
     When it was locked, a host batch or some call was open (`waiting`), steering was pending (`steered`).
     """
 
-    def __init__(self, conn: "asyncpg.Connection[asyncpg.Record]", row: asyncpg.Record) -> None:
+    def __init__(self, conn: "asyncpg.Connection[asyncpg.Record]", row: asyncpg.Record, turn_id: str | None) -> None:
         self.conn = conn
+        self.turn_id = turn_id
         self.uid = str(row["session_uid"])
         self.session_id: str = row["session_id"]
         self.tenant: str = row["tenant"]
@@ -75,8 +76,12 @@ class SessionTx:
         self.cursor: int = row["cursor"]
         self.feed: int = row["feed"]
         self.updated_at: datetime = row["updated_at"]
+        self.host_context_known: bool = row["host_context_known"]
         self.turn_state: str | None = row["turn_state"]
         self.turn_attempt: int | None = row["turn_attempt"]
+        self.turn_message_id: str | None = row["turn_message_id"]
+        self.turn_usage: str | None = row["turn_usage"]
+        self.message_usage: str | None = row["message_usage"]
         self.waiting: bool = row["waiting"]
         self.steered: bool = row["steered"]
         self._streaming: bool = row["streaming"]
@@ -127,38 +132,46 @@ class SessionTx:
             for p in pieces
         ]
         turn_id = rows[0]["turn_id"] if rows else turn_id
-        turn = await sql.turn_so_far(self.conn, session_uid=self.uid, turn_id=turn_id)
-        self._add("text", turn_id, at, json_text({"message_id": turn and turn["message_id"], "parts": parts}))
+        self._add("text", turn_id, at, json_text({"message_id": await self._message_of(turn_id), "parts": parts}))
         return pieces
+
+    async def _message_of(self, turn_id: str) -> str | None:
+        """The assistant message that a turn writes to."""
+        if turn_id == self.turn_id and self.turn_message_id:
+            return self.turn_message_id
+        turn = await sql.turn_so_far(self.conn, session_uid=self.uid, turn_id=turn_id)
+        message_id: str | None = turn["message_id"] if turn else None
+        return message_id
 
     async def finish(self) -> None:
         """Writes the session's row and the collected events, and wakes readers at the commit."""
         if not self._changed and not self._events:
             return
-        await sql.store_session(
+        session = {
+            "session_uid": self.uid,
+            "active_leaf_id": self.active_leaf_id,
+            "revision": self.revision,
+            "turn_number": self.turn_number,
+            "message_count": self.message_count,
+            "cursor": self.cursor,
+            "feed": self.feed,
+            "updated_at": self.updated_at,
+            "subject": self.subject,
+            "profile": self.profile,
+        }
+        if not self._events:
+            await sql.store_session(self.conn, **session)
+            return
+        await sql.store_session_and_events(
             self.conn,
-            session_uid=self.uid,
-            active_leaf_id=self.active_leaf_id,
-            revision=self.revision,
-            turn_number=self.turn_number,
-            message_count=self.message_count,
-            cursor=self.cursor,
-            feed=self.feed,
-            updated_at=self.updated_at,
-            subject=self.subject,
-            profile=self.profile,
+            **session,
+            seqs=[event.seq for event in self._events],
+            turn_ids=[event.turn_id for event in self._events],
+            types=[event.type for event in self._events],
+            datas=[event.data for event in self._events],
+            ats=[event.at for event in self._events],
+            note=json.dumps({"s": self.uid, "e": self.cursor}),
         )
-        if self._events:
-            await sql.append_events(
-                self.conn,
-                session_uid=self.uid,
-                seqs=[event.seq for event in self._events],
-                turn_ids=[event.turn_id for event in self._events],
-                types=[event.type for event in self._events],
-                datas=[event.data for event in self._events],
-                ats=[event.at for event in self._events],
-                note=json.dumps({"s": self.uid, "e": self.cursor}),
-            )
 
 
 def joined(rows: Sequence[asyncpg.Record]) -> list[LivePiece]:
@@ -196,7 +209,7 @@ async def session_tx(db: Database, session: SessionRef, turn_id: str | None = No
         row = await sql.lock_session(conn, session_uid=session.session_uid, turn_id=turn_id)
         if row is None:
             raise SessionGone(session.session_uid)
-        tx = SessionTx(conn, row)
+        tx = SessionTx(conn, row, turn_id)
         yield tx
         await tx.finish()
 

@@ -1,7 +1,7 @@
 """What becomes of tool calls: recorded once, superseded, settled; and what the model is told of them."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,7 +11,7 @@ from pydantic_ai.messages import ModelRequest
 
 from activities.db.session_tx import SessionTx, sql
 from activities.llm.translate import LIBRARY, RecordedCall, dump, tool_returns
-from activities.projection.display import announce_message
+from activities.projection.display import announce_settled
 from workflows.contracts.errors import Refusal
 from workflows.model.call import CallResult
 
@@ -95,9 +95,8 @@ async def supersede_open_calls(tx: SessionTx, at: datetime) -> None:
     await close_batch(tx)
     for message_id in dict.fromkeys(call["message_id"] for call in await settle_open_calls(tx, SUPERSEDED, at)):
         await answer_last_response(tx, message_id)
-        await sql.recount_message(tx.conn, session_uid=tx.uid, id=message_id)
         await sql.touch_message(tx.conn, session_uid=tx.uid, id=message_id, change=tx.next_change(), at=at)
-        await announce_message(tx, message_id, None, at)
+        await announce_settled(tx, message_id, None, at)
 
 
 def recorded(rows: Iterable[asyncpg.Record]) -> list[RecordedCall]:
@@ -120,7 +119,7 @@ def results_request(rows: Sequence[asyncpg.Record]) -> ModelRequest:
     return tool_returns(recorded(rows), max(row["recorded_at"] for row in rows).isoformat())
 
 
-async def unanswered_calls(tx: SessionTx, tail: asyncpg.Record) -> list[asyncpg.Record]:
+async def unanswered_calls(tx: SessionTx, tail: Mapping[str, Any]) -> list[asyncpg.Record]:
     """The calls of a message's last response if the model has not been given their results yet."""
     if tail["last_kind"] != "response":
         return []

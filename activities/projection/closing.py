@@ -6,6 +6,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+import asyncpg
+
 from activities.db.session_tx import LivePiece, SessionTx, moment, sql
 from activities.llm.translate import LIBRARY
 from activities.projection.calls import Verdict, announce_result, record
@@ -64,9 +66,9 @@ async def close_step(tx: SessionTx, step: RunStep, end: StepEnd) -> StepDone:
     await tx.fix_live_text(at, stored=True, unsent=end.unsent, turn_id=step.turn.turn_id)
     await _rows(tx, step, end, at)
     await _calls(tx, step, end, at)
-    await _sums(tx, step, end, at)
+    turn = await _sums(tx, step, end, at)
     await _deliver(tx, step, end, at)
-    await _ending(tx, step, end, at)
+    await _ending(tx, step, end, turn, at)
     return end.done
 
 
@@ -84,22 +86,16 @@ async def _closed_before(tx: SessionTx, key: dict[str, Any]) -> StepDone:
 async def _rows(tx: SessionTx, step: RunStep, end: StepEnd, at: datetime) -> None:
     turn = step.turn
     where = {"session_uid": tx.uid, "message_id": turn.message_id, "turn_id": turn.turn_id, "attempt": turn.attempt, "step": step.step}
-    if end.segments:
-        await sql.insert_segments(
+    kept = [(kind, body) for kind, body in (("request", end.request), ("response", end.response)) if body is not None]
+    if end.segments or kept:
+        await sql.insert_step_rows(
             tx.conn,
             **where,
-            positions=list(range(end.first_segment, end.first_segment + len(end.segments))),
+            segments=list(range(end.first_segment, end.first_segment + len(end.segments))),
             kinds=[kind for kind, _ in end.segments],
             texts=[text for _, text in end.segments],
-        )
-    bodies = [("request", end.request), ("response", end.response)]
-    kept = [(kind, body) for kind, body in bodies if body is not None]
-    if kept:
-        await sql.insert_model_messages(
-            tx.conn,
-            **where,
             positions=list(range(end.next_model_message, end.next_model_message + len(kept))),
-            kinds=[kind for kind, _ in kept],
+            roles=[kind for kind, _ in kept],
             bodies=[body for _, body in kept],
             library=LIBRARY,
         )
@@ -149,52 +145,33 @@ def _value(text: str) -> Any:
         return text
 
 
-async def _sums(tx: SessionTx, step: RunStep, end: StepEnd, at: datetime) -> None:
-    """Text and usage of the step on its turn, its message and the ledger."""
+async def _sums(tx: SessionTx, step: RunStep, end: StepEnd, at: datetime) -> asyncpg.Record:
+    """Text and usage of the step on its turn, its message and the ledger. Answers the turn as it then stands."""
     turn, done = step.turn, end.done
-    before = await sql.turn_so_far(tx.conn, session_uid=tx.uid, turn_id=turn.turn_id)
-    tail = await sql.message_tail(tx.conn, session_uid=tx.uid, message_id=turn.message_id)
-    await sql.extend_turn(
+    extended: asyncpg.Record = await sql.extend_turn(
         tx.conn,
         session_uid=tx.uid,
         turn_id=turn.turn_id,
+        message_id=turn.message_id,
+        attempt=turn.attempt,
+        step=step.step,
         content=end.text,
         model=done.model or None,
-        usage=json_text(usage_json(_added(usage_of(before["usage"]), done.usage))),
+        turn_usage=json_text(usage_json(_added(usage_of(tx.turn_usage), done.usage))),
+        message_usage=json_text(usage_json(_added(usage_of(tx.message_usage), done.usage))),
         first_text_at=moment(done.first_text_at) if done.first_text_at else None,
-        steps=step.step,
-    )
-    await sql.extend_message(
-        tx.conn,
-        session_uid=tx.uid,
-        id=turn.message_id,
-        content=end.text,
-        model=done.model or None,
-        usage=json_text(usage_json(_added(usage_of(tail["usage"]), done.usage))),
         error=json_text(done.error.model_dump()) if done.error else None,
         prompt=json_text(end.prompt) if end.prompt is not None else None,
         change=tx.next_change(),
         at=at,
-    )
-    if done.usage.requests:
-        await _ledger(tx, step, done, at)
-
-
-async def _ledger(tx: SessionTx, step: RunStep, done: StepDone, at: datetime) -> None:
-    await sql.note_usage(
-        tx.conn,
-        session_uid=tx.uid,
-        turn_id=step.turn.turn_id,
-        attempt=step.turn.attempt,
-        step=step.step,
+        requests=done.usage.requests,
         tenant=tx.tenant,
         principal=tx.owner,
-        model=done.model,
         input_tokens=done.usage.input_tokens,
         output_tokens=done.usage.output_tokens,
         cost_usd=Decimal(done.usage.cost_usd) if done.usage.cost_usd else None,
-        at=at,
     )
+    return extended
 
 
 def _added(one: Usage, two: Usage) -> Usage:
@@ -228,12 +205,12 @@ async def _deliver(tx: SessionTx, step: RunStep, end: StepEnd, at: datetime) -> 
         await tx.announce("steering.delivered", step.turn.turn_id, at, {"steering_id": row["id"], "message_id": step.turn.message_id})
 
 
-async def _ending(tx: SessionTx, step: RunStep, end: StepEnd, at: datetime) -> None:
+async def _ending(tx: SessionTx, step: RunStep, end: StepEnd, row: asyncpg.Record, at: datetime) -> None:
     turn, done = step.turn, end.done
     if done.state == "answered":
-        await finish_turn(tx, turn.turn_id, "completed", None, step.revision, at)
+        await finish_turn(tx, turn.turn_id, "completed", None, step.revision, at, row=row, waiting=tx.waiting)
     elif done.state == "paused":
         await open_batch(tx, turn.message_id, turn.turn_id, step.step, done.handover, at)
-        await finish_turn(tx, turn.turn_id, "waiting", None, step.revision, at)
+        await finish_turn(tx, turn.turn_id, "waiting", None, step.revision, at, row=row)
     elif done.error:
         await end_early(tx, turn.turn_id, turn.message_id, done.error, step.revision, at)

@@ -1,16 +1,26 @@
 """The event that carries a message as readers see it."""
 
+import json
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 from pydantic_core import to_jsonable_python
 
-from activities.db.messages import display_row
-from activities.db.session_tx import SessionTx
+from activities.db.messages import display
+from activities.db.session_tx import SessionTx, sql
 
 
-async def announce_message(tx: SessionTx, message_id: str, turn_id: str | None, at: datetime) -> None:
-    """`message.recorded` with the row as this transaction leaves it."""
-    row: dict[str, Any] | None = await display_row(tx.conn, UUID(tx.uid), message_id)
-    await tx.announce("message.recorded", turn_id, at, {"message": to_jsonable_python(row)})
+async def announce_new(tx: SessionTx, row: Mapping[str, Any], turn_id: str | None, at: datetime) -> None:
+    """`message.recorded` for a row that this transaction inserted, without segments."""
+    await _announce(tx, display(row, []), turn_id, at)
+
+
+async def announce_settled(tx: SessionTx, message_id: str, turn_id: str | None, at: datetime) -> None:
+    """`message.recorded` for an assistant message with everything that this transaction made of it; its path is counted again."""
+    row = await sql.settle_message(tx.conn, session_uid=tx.uid, id=message_id)
+    await _announce(tx, display(dict(row), json.loads(row["segments"]), json.loads(row["calls"])), turn_id, at)
+
+
+async def _announce(tx: SessionTx, shown: dict[str, Any], turn_id: str | None, at: datetime) -> None:
+    await tx.announce("message.recorded", turn_id, at, {"message": to_jsonable_python(shown)})

@@ -8,7 +8,7 @@ import asyncpg
 
 from activities.db.session_tx import SessionTx, sql
 from activities.projection.calls import CANCELLED, answer_last_response, settle_open_calls
-from activities.projection.display import announce_message
+from activities.projection.display import announce_settled
 from workflows.contracts.json_text import json_text
 from workflows.model.turn import TurnError, Usage
 
@@ -80,17 +80,29 @@ def pending_action(batch: asyncpg.Record, rows: list[asyncpg.Record]) -> dict[st
     }
 
 
-async def finish_turn(tx: SessionTx, turn_id: str, ending: Ending, error: TurnError | None, revision: int, at: datetime) -> None:
-    """Ends a turn in the transaction that stored its last part: nothing is announced before it is committed (S33, S45)."""
-    turn = await sql.turn_so_far(tx.conn, session_uid=tx.uid, turn_id=turn_id)
+async def finish_turn(
+    tx: SessionTx,
+    turn_id: str,
+    ending: Ending,
+    error: TurnError | None,
+    revision: int,
+    at: datetime,
+    *,
+    row: asyncpg.Record | None = None,
+    waiting: bool = True,
+) -> None:
+    """Ends a turn in the transaction that stored its last part: nothing is announced before it is committed (S33, S45).
+
+    `row`: the turn as it stands, where the caller has just read it. `waiting` False: no host batch is open.
+    """
+    turn = row or await sql.turn_so_far(tx.conn, session_uid=tx.uid, turn_id=turn_id)
     if turn is None or turn["state"] != "running":
         return
+    batch, calls = await pending_calls(tx) if waiting else (None, [])
     message_id = turn["message_id"]
-    batch, waiting = await pending_calls(tx)
-    await sql.recount_message(tx.conn, session_uid=tx.uid, id=message_id)
-    await announce_message(tx, message_id, turn_id, at)
-    if batch and waiting:
-        await tx.announce("host_action.pending", turn_id, at, {"pending_action": pending_action(batch, waiting)})
+    await announce_settled(tx, message_id, turn_id, at)
+    if batch and calls:
+        await tx.announce("host_action.pending", turn_id, at, {"pending_action": pending_action(batch, calls)})
     final = {
         "session_id": tx.session_id,
         "user_message_id": turn["user_message_id"],
@@ -102,7 +114,7 @@ async def finish_turn(tx: SessionTx, turn_id: str, ending: Ending, error: TurnEr
         "content": turn["content"],
         "model": turn["model"],
         "usage": usage_json(usage_of(turn["usage"])),
-        "pending_tool_call": pending_tool_call(waiting),
+        "pending_tool_call": pending_tool_call(calls),
         "error": error.model_dump() if error else None,
     }
     await tx.announce("turn.final", turn_id, at, {name: value for name, value in final.items() if name not in ENVELOPE})

@@ -1,9 +1,13 @@
 """How a turn begins: the user's row, a host's result, superseded calls and `turn.started`, in one transaction."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
 from activities.db.session_tx import SessionTx, moment, sql
 from activities.llm.translate import LIBRARY, dump, user_request
 from activities.projection.calls import close_batch, record_host_result, supersede_open_calls
-from activities.projection.display import announce_message
+from activities.projection.display import announce_new
 from workflows.contracts.errors import Refusal
 from workflows.contracts.json_text import json_text
 from workflows.contracts.steps import NewMessage, Opening
@@ -11,12 +15,21 @@ from workflows.model.turn import TurnConfig, TurnRef
 from workflows.rules.tree import Place, Placement, place_under
 
 
+@dataclass(frozen=True)
+class Opened:
+    """A turn that has begun. Where this very transaction wrote a user's message: what the model is given of it, and its parent's row."""
+
+    turn: TurnRef
+    request: str | None = None
+    parent: Mapping[str, Any] | None = None
+
+
 def is_open(tx: SessionTx, turn: TurnRef) -> bool:
     """True if this attempt of the turn has begun already: the opening is being repeated."""
     return tx.turn_attempt is not None and tx.turn_attempt >= turn.attempt
 
 
-async def open_turn(tx: SessionTx, turn: TurnRef, step: int, opening: Opening, profile: str, config: TurnConfig | None) -> TurnRef:
+async def open_turn(tx: SessionTx, turn: TurnRef, step: int, opening: Opening, profile: str, config: TurnConfig | None) -> Opened:
     """Writes what a turn opens with; a repeat writes nothing. Answers the turn with the assistant message that it writes to.
 
     Raises Refusal if the rows know better than the workflow did; the transaction is then to be given up.
@@ -24,16 +37,16 @@ async def open_turn(tx: SessionTx, turn: TurnRef, step: int, opening: Opening, p
     if opening.steering:
         turn = await steering_turn(tx, turn, profile)
     if is_open(tx, turn):
-        return turn
+        return Opened(turn)
+    opened = Opened(turn)
     at = moment(turn.accepted_at)
-    if opening.message:
-        await _check_ids(tx, turn, opening.message)
     if opening.message and tx.waiting:
         await supersede_open_calls(tx, at)
+    place = await _place_of_message(tx, turn, opening.message) if opening.message else None
     await _turn_row(tx, turn, profile, config)
     await tx.announce("turn.started", turn.turn_id, at, {"kind": turn.kind, "message_id": turn.message_id})
     if opening.message:
-        await _user_message(tx, turn, opening.message, profile)
+        opened = await _user_message(tx, turn, opening.message, profile, place)
         await _host_context(tx, opening.message.host_context, turn)
     if opening.result:
         await record_host_result(tx, turn.turn_id, opening.result, at)
@@ -42,7 +55,7 @@ async def open_turn(tx: SessionTx, turn: TurnRef, step: int, opening: Opening, p
     if opening.retry:
         await _take_back(tx, turn, step)
     tx.change(at, revision=opening.revision, turn_number=turn.number, active_leaf_id=turn.message_id)
-    return turn
+    return opened
 
 
 async def steering_turn(tx: SessionTx, turn: TurnRef, profile: str) -> TurnRef:
@@ -67,23 +80,38 @@ async def steering_turn(tx: SessionTx, turn: TurnRef, profile: str) -> TurnRef:
 async def _grown(tx: SessionTx, parent: Place | None, rows: int) -> Placement:
     """The place under a parent, its branch made or lengthened by `rows`."""
     place = place_under(parent)
-    tip = place.depth + rows - 1
     if place.opens_branch:
-        await sql.insert_branch(
-            tx.conn, session_uid=tx.uid, branch=place.branch, tip_depth=tip, chain=list(place.chain), chain_depths=list(place.chain_depths)
-        )
+        await _open_branch(tx, place, rows)
     else:
-        await sql.grow_branch(tx.conn, session_uid=tx.uid, branch=place.branch, tip_depth=tip)
+        await sql.grow_branch(tx.conn, session_uid=tx.uid, branch=place.branch, tip_depth=place.depth + rows - 1)
     return place
 
 
-async def _check_ids(tx: SessionTx, turn: TurnRef, message: NewMessage) -> None:
-    """The backstop behind the api's and the workflow's checks: ids that are taken, a parent that is not there."""
-    taken = await sql.ids_taken(tx.conn, session_uid=tx.uid, message_id=message.id, turn_id=turn.turn_id)
-    if taken["message"] or taken["turn"]:
-        raise Refusal("duplicate_id", f"{message.id if taken['message'] else turn.turn_id!r} is in use in this session already")
-    if message.parent_id is None and taken["rooted"]:
+async def _open_branch(tx: SessionTx, place: Placement, rows: int) -> None:
+    await sql.insert_branch(
+        tx.conn,
+        session_uid=tx.uid,
+        branch=place.branch,
+        tip_depth=place.depth + rows - 1,
+        chain=list(place.chain),
+        chain_depths=list(place.chain_depths),
+    )
+
+
+async def _place_of_message(tx: SessionTx, turn: TurnRef, message: NewMessage) -> Mapping[str, Any] | None:
+    """The parent's row, None for a first message. The backstop behind the api's and the workflow's checks of ids and parent."""
+    found = await sql.place_message(tx.conn, session_uid=tx.uid, message_id=message.id, turn_id=turn.turn_id, parent_id=message.parent_id)
+    if found["message_taken"] or found["turn_taken"]:
+        raise Refusal("duplicate_id", f"{message.id if found['message_taken'] else turn.turn_id!r} is in use in this session already")
+    if message.parent_id is None and found["rooted"]:
         raise Refusal("unknown_parent", "the session has a first message already; name the parent")
+    if message.parent_id is not None and found["id"] is None:
+        raise _unknown_parent(message.parent_id)
+    return found if message.parent_id is not None else None
+
+
+def _unknown_parent(message_id: str) -> Refusal:
+    return Refusal("unknown_parent", f"there is no message {message_id!r} in this session", parent_id=message_id)
 
 
 async def _turn_row(tx: SessionTx, turn: TurnRef, profile: str, config: TurnConfig | None) -> None:
@@ -103,39 +131,61 @@ async def _turn_row(tx: SessionTx, turn: TurnRef, profile: str, config: TurnConf
         config=config.model_dump_json(exclude_none=True) if config else None,
         accepted_at=at,
     )
-    await sql.forget_results(tx.conn, session_uid=tx.uid, turn_id=turn.turn_id)
 
 
-async def _user_message(tx: SessionTx, turn: TurnRef, message: NewMessage, profile: str) -> None:
+async def _user_message(tx: SessionTx, turn: TurnRef, message: NewMessage, profile: str, row: Mapping[str, Any] | None) -> Opened:
     """The user's row under its parent, and the assistant's empty row under it."""
     at = moment(turn.accepted_at)
-    parent = await _place_of(tx, message.parent_id) if message.parent_id else None
-    place = await _grown(tx, parent, 2)
+    parent = _place(row) if row else None
+    place = place_under(parent)
+    if place.opens_branch:
+        await _open_branch(tx, place, 2)
     counts = (parent.count_all + 1, parent.count_user + 1, parent.count_assistant) if parent else (1, 1, 0)
-    await _row(tx, turn, message.id, message.parent_id, "user", message.content, place, counts, profile, message.digest)
-    below = Placement(branch=place.branch, depth=place.depth + 1, opens_branch=False)
-    await _row(tx, turn, turn.message_id, message.id, "assistant", "", below, counts, profile, None)
-    await sql.insert_model_messages(
+    request = dump(user_request(message.content, message.host_context, turn.accepted_at))
+    change, _ = tx.next_change(), tx.next_change()
+    await sql.insert_exchange(
         tx.conn,
         session_uid=tx.uid,
+        branch=place.branch,
+        depth=place.depth,
         message_id=message.id,
+        parent_id=message.parent_id,
+        content=message.content,
+        digest=message.digest,
+        answer_id=turn.message_id,
+        count_all=counts[0],
+        count_user=counts[1],
+        count_assistant=counts[2],
         turn_id=turn.turn_id,
         attempt=turn.attempt,
-        step=0,
-        positions=[0],
-        kinds=["request"],
-        bodies=[dump(user_request(message.content, message.host_context, turn.accepted_at))],
+        profile=profile,
+        change=change,
+        at=at,
+        body=request,
         library=LIBRARY,
     )
-    await announce_message(tx, message.id, turn.turn_id, at)
+    shown: dict[str, Any] = {
+        "id": message.id,
+        "parent_id": message.parent_id,
+        "role": "user",
+        "content": message.content,
+        "turn_id": turn.turn_id,
+    }
+    shown |= {"profile": profile, "model": None, "usage": None, "error": None, "created_at": at, "updated_at": at}
+    await announce_new(tx, shown, turn.turn_id, at)
     tx.change(at, message_count=tx.message_count + 2)
+    return Opened(turn, request, row)
 
 
 async def _place_of(tx: SessionTx, message_id: str) -> Place:
     row = await sql.message_place(tx.conn, session_uid=tx.uid, message_id=message_id)
     if row is None:
-        raise Refusal("unknown_parent", f"there is no message {message_id!r} in this session", parent_id=message_id)
-    return Place.model_validate(dict(row))
+        raise _unknown_parent(message_id)
+    return _place(row)
+
+
+def _place(row: Mapping[str, Any]) -> Place:
+    return Place.model_validate({name: row[name] for name in Place.model_fields})
 
 
 async def _row(
@@ -172,6 +222,7 @@ async def _row(
 
 async def _host_context(tx: SessionTx, host_context: dict[str, object] | None, turn: TurnRef) -> None:
     if host_context is not None:
+        tx.host_context_known = True
         await sql.store_host_context(tx.conn, session_uid=tx.uid, host_context=json_text(host_context), at=moment(turn.accepted_at))
 
 

@@ -6,13 +6,23 @@ from messages m
 join branches b on b.session_uid = m.session_uid and b.branch = m.branch
 where m.session_uid = :session_uid and m.id = :message_id;
 
--- name: ids_taken(session_uid, message_id, turn_id)^
--- Whether a message id or a turn id is in use.
+-- name: place_message(session_uid, message_id, turn_id, parent_id)^
+-- What a new user message meets: whether its ids are in use or a first message is there already; where its parent stands, and how far
+-- the model's messages of the parent go.
 select
-  exists (select from messages where session_uid = :session_uid and id = :message_id) as message,
-  (select digest from messages where session_uid = :session_uid and id = :message_id) as digest,
-  exists (select from turns where session_uid = :session_uid and turn_id = :turn_id) as turn,
-  exists (select from messages where session_uid = :session_uid and parent_id is null) as rooted;
+  exists (select from messages where session_uid = :session_uid::uuid and id = :message_id::text) as message_taken,
+  exists (select from turns where session_uid = :session_uid::uuid and turn_id = :turn_id::text) as turn_taken,
+  exists (select from messages where session_uid = :session_uid::uuid and parent_id is null) as rooted,
+  p.id, p.branch, p.depth, p.count_all, p.count_user, p.count_assistant, b.tip_depth, b.chain, b.chain_depths,
+  (select max(branch) from branches where session_uid = p.session_uid) as newest_branch,
+  coalesce(last.position + 1, 0) as next_model_message, last.turn_id as last_turn_id, last.attempt as last_attempt
+from (select) as nothing
+left join messages p on p.session_uid = :session_uid::uuid and p.id = :parent_id::text
+left join branches b on b.session_uid = p.session_uid and b.branch = p.branch
+left join lateral (
+  select position, turn_id, attempt from model_messages where session_uid = p.session_uid and message_id = p.id
+  order by position desc limit 1
+) last on true;
 
 -- name: insert_branch(session_uid, branch, tip_depth, chain, chain_depths)!
 -- A new branch with the chain it hangs on.
@@ -30,26 +40,47 @@ insert into messages (session_uid, id, parent_id, role, content, branch, depth, 
 values (:session_uid, :id, :parent_id, :role, :content, :branch, :depth, :count_all, :count_user, :count_assistant, :turn_id, :profile,
   :digest, :change, :at, :at);
 
+-- name: insert_exchange(session_uid, branch, depth, message_id, parent_id, content, digest, answer_id, count_all, count_user, count_assistant, turn_id, attempt, profile, change, at, body, library)!
+-- A user's message, the empty answer under it, and what the model is given of the message. The branch got longer by both.
+with grown as (
+  update branches set tip_depth = greatest(tip_depth, :depth::integer + 1)
+  where session_uid = :session_uid::uuid and branch = :branch::integer
+), exchange as (
+  insert into messages (session_uid, id, parent_id, role, content, branch, depth, count_all, count_user, count_assistant, turn_id, profile,
+    digest, change, created_at, updated_at)
+  select :session_uid::uuid, e.id, e.parent_id, e.role, e.content, :branch::integer, e.depth, :count_all::integer, :count_user::integer,
+    :count_assistant::integer, :turn_id::text, :profile::text, e.digest, e.change, :at::timestamptz, :at::timestamptz
+  from (values
+    (:message_id::text, :parent_id::text, 'user', :content::text, :depth::integer, :digest::text, :change::bigint),
+    (:answer_id::text, :message_id::text, 'assistant', '', :depth::integer + 1, null, :change::bigint + 1)
+  ) as e (id, parent_id, role, content, depth, digest, change)
+)
+insert into model_messages (session_uid, message_id, position, turn_id, attempt, step, kind, body, library)
+values (:session_uid::uuid, :message_id::text, 0, :turn_id::text, :attempt, 0, 'request', :body::json, :library);
+
 -- name: touch_message(session_uid, id, change, at)!
 -- Something of the message changed: readers of the feed see it again.
 update messages set change = :change, updated_at = greatest(updated_at, :at) where session_uid = :session_uid and id = :id;
 
--- name: extend_message(session_uid, id, content, model, usage, error, prompt, change, at)!
--- A step's text, model, usage and error on its assistant message. Usage is of the whole message.
-update messages set content = content || :content, model = coalesce(:model, model), usage = :usage::json, error = :error::json,
-  prompt = coalesce(:prompt::json, prompt), change = :change, updated_at = greatest(updated_at, :at)
-where session_uid = :session_uid and id = :id;
-
--- name: recount_message(session_uid, id)!
--- How many transcript rows the path has with this assistant message: its finished calls, the steering it was given, and its text if it has any.
+-- name: settle_message(session_uid, id)^
+-- How many transcript rows the path has with this assistant message: its finished calls, the steering it was given, and its text if it
+-- has any. Answers the message as it is shown, with its segments and the calls of its tool groups.
 update messages m set
-  count_all = p.count_all + (m.content <> '')::integer + (
+  count_all = coalesce(p.count_all, 0) + (m.content <> '')::integer + (
     select count(*) from calls c where c.session_uid = m.session_uid and c.message_id = m.id and c.state = 'recorded'
   ) + (select count(*) from steering g where g.session_uid = m.session_uid and g.message_id = m.id),
-  count_user = p.count_user + (select count(*) from steering g where g.session_uid = m.session_uid and g.message_id = m.id),
-  count_assistant = p.count_assistant + (m.content <> '')::integer
-from messages p
-where m.session_uid = :session_uid and m.id = :id and p.session_uid = m.session_uid and p.id = m.parent_id;
+  count_user = coalesce(p.count_user, 0) + (select count(*) from steering g where g.session_uid = m.session_uid and g.message_id = m.id),
+  count_assistant = coalesce(p.count_assistant, 0) + (m.content <> '')::integer
+from messages itself
+left join messages p on p.session_uid = itself.session_uid and p.id = itself.parent_id
+where m.session_uid = :session_uid and m.id = :id and itself.session_uid = m.session_uid and itself.id = m.id
+returning m.id, m.parent_id, m.role, m.content, m.created_at, m.updated_at, m.turn_id, m.profile, m.model, m.usage, m.error,
+  (select coalesce(json_agg(json_build_object('position', s.position, 'kind', s.kind, 'text', s.text, 'data', s.data::text)
+      order by s.position), '[]')
+    from segments s where s.session_uid = m.session_uid and s.message_id = m.id) as segments,
+  (select coalesce(json_agg(json_build_object('segment', c.segment, 'call_id', c.call_id, 'tool_name', c.tool_name,
+      'arguments', c.arguments::text, 'output', c.output::text, 'outcome', c.outcome, 'status', c.status) order by c.segment, c.position), '[]')
+    from calls c where c.session_uid = m.session_uid and c.message_id = m.id) as calls;
 
 -- name: insert_segments(session_uid, message_id, turn_id, attempt, step, positions, kinds, texts)!
 -- A step's display segments.
@@ -62,6 +93,17 @@ from unnest(:positions::integer[], :kinds::text[], :texts::text[]) as s (positio
 insert into model_messages (session_uid, message_id, position, turn_id, attempt, step, kind, body, library)
 select :session_uid::uuid, :message_id, m.position, :turn_id, :attempt, :step, m.kind, m.body::json, :library
 from unnest(:positions::integer[], :kinds::text[], :bodies::text[]) as m (position, kind, body);
+
+-- name: insert_step_rows(session_uid, message_id, turn_id, attempt, step, segments, kinds, texts, positions, roles, bodies, library)!
+-- What a step leaves: its display segments, what the model was given and what it answered.
+with shown as (
+  insert into segments (session_uid, message_id, position, turn_id, attempt, step, kind, text)
+  select :session_uid::uuid, :message_id::text, s.position, :turn_id::text, :attempt::integer, :step::integer, s.kind, s.text
+  from unnest(:segments::integer[], :kinds::text[], :texts::text[]) as s (position, kind, text)
+)
+insert into model_messages (session_uid, message_id, position, turn_id, attempt, step, kind, body, library)
+select :session_uid::uuid, :message_id::text, m.position, :turn_id::text, :attempt::integer, :step::integer, m.kind, m.body::json, :library
+from unnest(:positions::integer[], :roles::text[], :bodies::text[]) as m (position, kind, body);
 
 -- name: message_tail(session_uid, message_id)^
 -- Where the next segment and the next model message of a message go, and whether its last response still wants its results.
@@ -102,17 +144,6 @@ where session_uid = :session_uid and message_id = :message_id and turn_id = :tur
 update messages m set content = coalesce((
   select string_agg(text, '' order by position) from segments s
   where s.session_uid = m.session_uid and s.message_id = m.id and s.kind = 'text'), '')
-where m.session_uid = :session_uid and m.id = :message_id;
-
--- name: display_message(session_uid, message_id)^
--- One message as it is shown, with its segments and the calls of its tool groups.
-select m.id, m.parent_id, m.role, m.content, m.created_at, m.updated_at, m.turn_id, m.profile, m.model, m.usage, m.error,
-  (select coalesce(json_agg(json_build_object('position', s.position, 'kind', s.kind, 'text', s.text, 'data', s.data) order by s.position), '[]')
-    from segments s where s.session_uid = m.session_uid and s.message_id = m.id) as segments,
-  (select coalesce(json_agg(json_build_object('segment', c.segment, 'id', c.call_id, 'name', c.tool_name, 'input', c.arguments,
-      'output', c.output, 'outcome', c.outcome, 'status', c.status, 'state', c.state) order by c.segment, c.position), '[]')
-    from calls c where c.session_uid = m.session_uid and c.message_id = m.id) as calls
-from messages m
 where m.session_uid = :session_uid and m.id = :message_id;
 
 -- name: model_messages_of(session_uid, message_id)

@@ -8,14 +8,15 @@ on conflict do nothing;
 -- The session's row, locked, with what a writer wants to know first: the state of its turn and whether text is being streamed.
 select
   s.session_uid, s.tenant, s.session_id, s.owner, s.profile, s.subject, s.active_leaf_id, s.revision, s.turn_number,
-  s.message_count, s.cursor, s.feed, s.updated_at,
-  t.state as turn_state, t.attempt as turn_attempt,
+  s.message_count, s.cursor, s.feed, s.updated_at, s.host_context is not null as host_context_known,
+  t.state as turn_state, t.attempt as turn_attempt, t.message_id as turn_message_id, t.usage as turn_usage, m.usage as message_usage,
   exists (select from live_deltas d where d.session_uid = s.session_uid) as streaming,
   exists (select from host_batches b where b.session_uid = s.session_uid and b.state = 'open')
     or exists (select from calls c where c.session_uid = s.session_uid and c.state = 'open') as waiting,
   exists (select from steering g where g.session_uid = s.session_uid and g.status = 'pending') as steered
 from sessions s
 left join turns t on t.session_uid = s.session_uid and t.turn_id = :turn_id
+left join messages m on m.session_uid = t.session_uid and m.id = t.message_id
 where s.session_uid = :session_uid
 for update of s;
 
@@ -34,9 +35,15 @@ update sessions set host_context = :host_context, host_context_at = :at where se
 -- The last host context and when it was captured.
 select host_context, host_context_at from sessions where session_uid = :session_uid;
 
--- name: append_events(session_uid, seqs, turn_ids, types, datas, ats, note)$
--- Durable events in their order, and the note that wakes readers when the transaction commits.
-with appended as (
+-- name: store_session_and_events(session_uid, active_leaf_id, revision, turn_number, message_count, cursor, feed, updated_at, subject, profile, seqs, turn_ids, types, datas, ats, note)$
+-- Where the session stands after a transaction, its durable events in their order, and the note that wakes readers at the commit.
+with stored as (
+  update sessions set
+    active_leaf_id = :active_leaf_id, revision = greatest(revision, :revision), turn_number = greatest(turn_number, :turn_number),
+    message_count = :message_count, cursor = :cursor, feed = :feed, updated_at = greatest(updated_at, :updated_at), subject = :subject,
+    profile = :profile
+  where session_uid = :session_uid::uuid
+), appended as (
   insert into events (session_uid, seq, turn_id, type, data, at)
   select :session_uid::uuid, e.seq, e.turn_id, e.type, e.data::json, e.at
   from unnest(:seqs::bigint[], :turn_ids::text[], :types::text[], :datas::text[], :ats::timestamptz[]) as e (seq, turn_id, type, data, at)

@@ -9,10 +9,6 @@ values (:session_uid, :turn_id, :attempt, :step, :result::json)
 on conflict do nothing
 returning step;
 
--- name: forget_results(session_uid, turn_id)!
--- Results of earlier turns' steps have been read by their workflow.
-update steps set result = null where session_uid = :session_uid and turn_id <> :turn_id and result is not null;
-
 -- name: step_progress(session_uid, turn_id, attempt, step)^
 -- How far an open step has got.
 select model_index, failures, seconds, announced from step_progress

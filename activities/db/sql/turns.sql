@@ -1,5 +1,8 @@
 -- name: insert_turn(session_uid, turn_id, number, kind, message_id, user_message_id, profile, config, accepted_at)!
--- A turn begins. The unique index refuses a second live one.
+-- A turn begins. The unique index refuses a second live one. Results of earlier turns have been read by their workflow and go.
+with forgotten as (
+  update steps set result = null where session_uid = :session_uid::uuid and turn_id <> :turn_id and result is not null
+)
 insert into turns (session_uid, turn_id, number, attempt, kind, state, message_id, user_message_id, profile, config, accepted_at, started_at)
 values (:session_uid, :turn_id, :number, 1, :kind, 'running', :message_id, :user_message_id, :profile, :config::json, :accepted_at, :accepted_at);
 
@@ -8,12 +11,24 @@ values (:session_uid, :turn_id, :number, 1, :kind, 'running', :message_id, :user
 update turns set attempt = :attempt, state = 'running', error = null, final = null, ended_at = null, started_at = :accepted_at
 where session_uid = :session_uid and turn_id = :turn_id and attempt < :attempt and state = 'failed';
 
--- name: extend_turn(session_uid, turn_id, content, model, usage, first_text_at, steps)^
--- A step's part in its turn.
-update turns set content = content || :content, model = coalesce(:model, model), usage = :usage::json,
-  first_text_at = coalesce(first_text_at, :first_text_at), steps = greatest(steps, :steps)
-where session_uid = :session_uid and turn_id = :turn_id
-returning number, attempt, kind, message_id, user_message_id, content, model, usage;
+-- name: extend_turn(session_uid, turn_id, message_id, attempt, step, content, model, turn_usage, message_usage, first_text_at, error, prompt, change, at, requests, tenant, principal, input_tokens, output_tokens, cost_usd)^
+-- A step's text, model and usage on its turn and on its assistant message, where usage is of the whole message; and what the step's
+-- request cost, in the ledger, which is kept apart from the session.
+with message as (
+  update messages set content = content || :content::text, model = coalesce(:model::text, model), usage = :message_usage::json,
+    error = :error::json, prompt = coalesce(:prompt::json, prompt), change = :change, updated_at = greatest(updated_at, :at::timestamptz)
+  where session_uid = :session_uid::uuid and id = :message_id::text
+), ledger as (
+  insert into usage_ledger (session_uid, turn_id, attempt, step, tenant, principal, model, input_tokens, output_tokens, cost_usd, at)
+  select :session_uid::uuid, :turn_id::text, :attempt::integer, :step::integer, :tenant, :principal, coalesce(:model::text, ''),
+    :input_tokens, :output_tokens, :cost_usd, :at::timestamptz
+  where :requests::integer > 0
+  on conflict do nothing
+)
+update turns set content = content || :content::text, model = coalesce(:model::text, model), usage = :turn_usage::json,
+  first_text_at = coalesce(first_text_at, :first_text_at), steps = greatest(steps, :step::integer)
+where session_uid = :session_uid::uuid and turn_id = :turn_id::text
+returning number, attempt, state, message_id, user_message_id, content, model, usage;
 
 -- name: turn_so_far(session_uid, turn_id)^
 -- A turn as it stands.
@@ -41,12 +56,6 @@ where session_uid = :session_uid and state = 'running';
 -- The turn with the highest number.
 select turn_id, number, attempt, kind, state, message_id, user_message_id, profile, config, accepted_at, error, steps
 from turns where session_uid = :session_uid order by number desc limit 1;
-
--- name: note_usage(session_uid, turn_id, attempt, step, tenant, principal, model, input_tokens, output_tokens, cost_usd, at)!
--- What a model request cost, kept apart from the session.
-insert into usage_ledger (session_uid, turn_id, attempt, step, tenant, principal, model, input_tokens, output_tokens, cost_usd, at)
-values (:session_uid, :turn_id, :attempt, :step, :tenant, :principal, :model, :input_tokens, :output_tokens, :cost_usd, :at)
-on conflict do nothing;
 
 -- name: keep_prompt(sha256, text, at)!
 -- The stable part of a system prompt, once.
