@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # Where to look for a Python; `make PYTHON=/path/to/python3.11 dev` names one.
 PYTHONS := $(PYTHON) python3.11 python3.12 python3.13 python3.14 python3 python \
   $(wildcard $(HOME)/.pyenv/versions/3.1[1-4]*/bin/python3 /usr/local/bin/python3.1[1-4] /opt/homebrew/bin/python3.1[1-4])
-# Test processes side by side. The chaos tier kills real processes and watches the clock, so it runs alone.
+# Test processes side by side. The chaos tier kills real processes, watches the clock and takes default ports, so it runs alone.
 JOBS := 2
 PYTEST := $(BIN)/python -m pytest
 TIERS := tests/architecture tests/unit tests/flows tests/io tests/http tests/replay
