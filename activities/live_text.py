@@ -39,6 +39,7 @@ class LiveText:
     _part: int | None = None
     _flusher: asyncio.Task[None] | None = None
     _pausing: bool = False
+    _settling: bool = False
     _last_sent: float = 0.0
 
     async def piece(self, part: int, kind: Literal["thinking", "text"], text: str) -> None:
@@ -61,7 +62,7 @@ class LiveText:
     async def _flush_soon(self) -> None:
         """Goes on until nothing is unsent: a piece that comes while another is being written must not wait for a third one."""
         loop = asyncio.get_running_loop()
-        while self.unsent():
+        while self.unsent() and not self._settling:
             self._pausing = True
             await asyncio.sleep(max(0.0, self._last_sent + COALESCE_SECONDS - loop.time()))
             self._pausing = False
@@ -76,7 +77,9 @@ class LiveText:
         if self._flusher and not self._flusher.done():
             if self._pausing:
                 self._flusher.cancel()
+            self._settling = True
             await asyncio.gather(self._flusher, return_exceptions=True)
+            self._settling = False
 
     async def flush(self) -> None:
         """Writes everything now. Raises ServiceUnavailable."""
