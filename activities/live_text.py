@@ -31,6 +31,7 @@ class LiveText:
     db: Database
     session_uid: str
     turn_id: str
+    attempt: int
     first_segment: int
     after_seq: int
     segments: list[Segment] = field(default_factory=list)
@@ -95,6 +96,7 @@ class LiveText:
                     expected_seq=self.after_seq,
                     position=self._position,
                     turn_id=self.turn_id,
+                    attempt=self.attempt,
                     segment=piece.segment,
                     start_offset=piece.offset,
                     kind=piece.kind,

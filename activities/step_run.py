@@ -67,7 +67,7 @@ class StepRun:
         self._step = self._step.model_copy(update={"turn": begun.turn})
         turn = begun.turn
         uid = self._step.session.session_uid
-        self._live = LiveText(self._kit.db, uid, turn.turn_id, begun.first_segment, begun.after_seq)
+        self._live = LiveText(self._kit.db, uid, turn.turn_id, turn.attempt, begun.first_segment, begun.after_seq)
         try:
             return await self._attempt()
         except TurnFault as fault:

@@ -11,8 +11,7 @@ from activities.db.session_tx import SessionGone, SessionTx, moment, now_text, s
 from activities.kit import Kit
 from activities.llm.translate import LIBRARY, dump, partial_response
 from activities.patience import patiently
-from activities.projection.calls import UNKNOWN, answer_last_response, record_host_result, settle_open_calls
-from activities.projection.display import announce_settled
+from activities.projection.calls import UNKNOWN, close_batch, conclude, record_host_result, settle_open_calls
 from activities.projection.ending import end_early, finish_turn, pending_calls
 from activities.projection.opening import is_open, open_turn
 from activities.projection.refusing import announce_refused
@@ -130,13 +129,10 @@ class Turns:
         at = moment(repair.at)
         async with session_tx(self._kit.db, repair.session) as tx:
             _, waiting = await pending_calls(tx)
-            stale = [row async for row in sql.close_batches(tx.conn, session_uid=tx.uid)]
+            waited_for = await close_batch(tx)
             settled = await settle_open_calls(tx, UNKNOWN, at)
-            for message_id in dict.fromkeys(call["message_id"] for call in settled):
-                await answer_last_response(tx, message_id)
-                await sql.touch_message(tx.conn, session_uid=tx.uid, id=message_id, change=tx.next_change(), at=at)
-                await announce_settled(tx, message_id, None, at)
-            if settled or stale:
+            await conclude(tx, [*waited_for, *(call["message_id"] for call in settled)], at)
+            if settled or waited_for:
                 tx.change(at, revision=repair.revision)
         cleared = waiting[0]["call_id"] if waiting else None
         return CallsRepaired(cleared_pending=cleared, repaired_calls=tuple(call["call_id"] for call in settled))

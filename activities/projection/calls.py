@@ -74,10 +74,9 @@ async def record_host_result(tx: SessionTx, turn_id: str, result: CallResult, at
     await sql.touch_message(tx.conn, session_uid=tx.uid, id=found["message_id"], change=tx.next_change(), at=at)
 
 
-async def close_batch(tx: SessionTx) -> None:
-    """No host action is pending any more."""
-    async for _ in sql.close_batches(tx.conn, session_uid=tx.uid):
-        pass
+async def close_batch(tx: SessionTx) -> list[str]:
+    """No host action is pending any more. Answers the messages whose calls were waited for."""
+    return [row["message_id"] async for row in sql.close_batches(tx.conn, session_uid=tx.uid)]
 
 
 async def settle_open_calls(tx: SessionTx, verdict: Verdict, at: datetime, message_id: str | None = None) -> list[asyncpg.Record]:
@@ -92,8 +91,14 @@ async def settle_open_calls(tx: SessionTx, verdict: Verdict, at: datetime, messa
 
 async def supersede_open_calls(tx: SessionTx, at: datetime) -> None:
     """A user message came first: the whole batch is `superseded`, in the transaction that adds the user's row (R122)."""
-    await close_batch(tx)
-    for message_id in dict.fromkeys(call["message_id"] for call in await settle_open_calls(tx, SUPERSEDED, at)):
+    waited_for = await close_batch(tx)
+    settled = [call["message_id"] for call in await settle_open_calls(tx, SUPERSEDED, at)]
+    await conclude(tx, [*waited_for, *settled], at)
+
+
+async def conclude(tx: SessionTx, message_ids: list[str], at: datetime) -> None:
+    """Messages whose calls wait for nothing any more: the model is told of their results, also of those that others recorded (R109)."""
+    for message_id in dict.fromkeys(message_ids):
         await answer_last_response(tx, message_id)
         await sql.touch_message(tx.conn, session_uid=tx.uid, id=message_id, change=tx.next_change(), at=at)
         await announce_settled(tx, message_id, None, at)

@@ -58,11 +58,14 @@ with taken as (
 )
 select * from taken order by after_seq, position;
 
--- name: stream_delta(session_uid, expected_seq, position, turn_id, segment, start_offset, kind, text, at)^
+-- name: stream_delta(session_uid, expected_seq, position, turn_id, attempt, segment, start_offset, kind, text, at)^
 -- One piece of live text behind the newest durable event, and the note that carries it to readers (a note may have 7,999 bytes; a longer
 -- piece is announced without its text). If the newest event is not the expected one, positions count from it anew. Twice is once.
+-- A writer whose turn has ended, or began anew, writes nothing.
 with s as (
-  select cursor from sessions where session_uid = :session_uid for update
+  select cursor from sessions where session_uid = :session_uid and exists (
+    select from turns t where t.session_uid = :session_uid and t.turn_id = :turn_id and t.attempt = :attempt and t.state = 'running')
+  for update
 ), piece as (
   insert into live_deltas (session_uid, after_seq, position, turn_id, segment, start_offset, kind, text)
   select :session_uid::uuid, s.cursor, case when s.cursor = :expected_seq::bigint then :position::integer else 0 end,
