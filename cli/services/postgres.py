@@ -229,6 +229,7 @@ def end_leftover(data: Path, seconds: float = 10.0) -> None:
     process = running_on(data)
     _remove_runtime(data)
     if process is None:
+        _take_over_locks(data)
         return
     with suppress(psutil.NoSuchProcess):
         process.send_signal(signal.SIGQUIT)
@@ -238,6 +239,16 @@ def end_leftover(data: Path, seconds: float = 10.0) -> None:
         except psutil.TimeoutExpired:
             process.kill()
             process.wait(seconds)
+
+
+def _take_over_locks(data: Path) -> None:
+    """Puts our process id into the lock files of a server that is gone: Postgres lets its own parent pass, and nobody else who is there."""
+    # Somebody is: a stranger that got the old number, or the dead server until it is collected. The files stay, for what else is in them
+    # tells Postgres of orphans that still use the old server's memory.
+    for file in (data / "postmaster.pid", *data.glob(".s.PGSQL.*.lock")):
+        with suppress(OSError):
+            _, _, rest = file.read_text().partition("\n")
+            file.write_text(f"{os.getpid()}\n{rest}")
 
 
 def _remove_runtime(data: Path) -> None:

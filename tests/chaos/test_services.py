@@ -15,7 +15,7 @@ import pytest
 from temporalio.client import Client
 
 from cli.services.ports import free_port
-from cli.services.postgres import PostgresServer, programs, running_on
+from cli.services.postgres import PostgresServer, account_for, programs, running_on
 from cli.services.temporal import TemporalServer
 from tests.services import fresh_database, running_temporal, short_folder
 from workflows.contracts.errors import SetupError
@@ -115,6 +115,52 @@ async def test_postgres_goes_on_with_its_data_after_a_power_cut_and_over_a_lefto
         third.stop()
 
 
+@pytest.mark.parametrize("command", [["sleep", "60"], ["true"]], ids=["a stranger", "a process that nobody collected"])
+async def test_postgres_starts_though_its_old_process_id_is_taken(command: list[str]) -> None:
+    with short_folder("outlast-taken") as folder:
+        first = PostgresServer(folder)
+        first.start()
+        old, data = str(first.pid), first.data
+        first.signal(signal.SIGKILL)
+        account = account_for(data)
+        taken = subprocess.Popen(command, user=account.uid if account else None)
+        for file in (data / "postmaster.pid", data / ".s.PGSQL.5432.lock"):
+            text = file.read_text()
+            assert text.startswith(f"{old}\n")
+            file.write_text(text.replace(old, str(taken.pid), 1))
+        second = PostgresServer(folder)
+        try:
+            second.start()
+            assert psutil.Process(taken.pid).status() in (psutil.STATUS_SLEEPING, psutil.STATUS_ZOMBIE)
+        finally:
+            second.stop()
+            taken.kill()
+            taken.wait()
+
+
+async def test_postgres_does_not_start_beside_orphans_of_its_predecessor() -> None:
+    """Two servers on one data directory would destroy it; what gives the orphan away is in the lock file."""
+    with short_folder("outlast-orphan") as folder:
+        first = PostgresServer(folder)
+        first.start()
+        connection = await asyncpg.connect(first.url("postgres"))
+        orphan = psutil.Process(await connection.fetchval("select pg_backend_pid()"))
+        orphan.suspend()
+        assert first.pid is not None
+        psutil.Process(first.pid).kill()
+        first.stop()
+        second = PostgresServer(folder)
+        try:
+            with pytest.raises(SetupError, match="ended with code 1"):
+                second.start()
+            assert "pre-existing shared memory block" in second.log.read_text()
+        finally:
+            orphan.kill()
+            connection.terminate()
+        second.start()
+        second.stop()
+
+
 def test_a_pid_file_is_believed_only_if_that_process_is_at_home_there(tmp_path: Path) -> None:
     sleeper = subprocess.Popen(["sleep", "60"], cwd=tmp_path)
     try:
@@ -138,7 +184,7 @@ def test_the_kernel_ends_the_servers_of_a_parent_that_was_killed() -> None:
     program = """
         import sys, time
         from pathlib import Path
-        from cli.services.postgres import PostgresServer
+        from cli.services.postgres import PostgresServer, programs
         from cli.services.temporal import TemporalServer
         servers = PostgresServer(Path(sys.argv[1])), TemporalServer(Path(sys.argv[1]), ui=False)
         for server in servers:
