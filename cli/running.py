@@ -15,7 +15,7 @@ from workflows.contracts.errors import OutlastError, SetupError
 Program = Callable[[asyncio.Event], Awaitable[None]]
 """What runs until the event is set."""
 
-QUIET = ("temporalio", "httpx", "uvicorn", "sqlalchemy", "alembic", "openai")
+QUIET = ("temporalio", "httpx", "httpx2", "uvicorn", "sqlalchemy", "alembic", "openai")
 
 
 def run_until_stopped(program: Program) -> NoReturn:

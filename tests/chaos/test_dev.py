@@ -13,6 +13,7 @@ import pytest
 from cli.services.ports import free_port, listen
 from cli.services.temporal import TemporalServer
 from tests.chaos.processes import Dev, Programs, alive, at_home, chat, gone, ready
+from tests.provider import Provider, says
 
 
 async def test_dev_starts_everything_and_a_clean_stop_leaves_nothing(programs: Programs, folder: Path) -> None:
@@ -189,3 +190,13 @@ async def test_a_second_api_and_worker_are_one_command_each(programs: Programs, 
     assert (await chat(url, "Hello again", session_id=first["session_id"]))["turn_number"] == 2
     assert [await api.stop(), await worker.stop(signal.SIGTERM)] == [0, 0]
     assert await dev.program.stop() == 0
+
+
+async def test_dev_leaves_out_what_libraries_say_of_every_request(programs: Programs, folder: Path) -> None:
+    async with Provider([says("Hello.")]) as provider:
+        env = {"OUTLAST_MODEL": "openai-chat:scripted", "OPENAI_BASE_URL": provider.url}
+        dev = Dev(programs, folder / "data", env=env)
+        await dev.ready()
+        assert (await chat(dev.url, "Hi", profile="default"))["content"] == "Hello."
+        assert dev.program.output.splitlines()[-1] == "Ctrl-C stops everything."
+        assert await dev.program.stop() == 0
