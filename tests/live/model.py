@@ -18,7 +18,7 @@ WINDOW = 4096
 
 _WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _REPETITION = 1.1
-"""Without it so small a model, taking the likeliest token each time, says the same sentence for ever."""
+"""Without it so small a model, taking the likeliest token each time, goes round in circles, in a string that no grammar ends too."""
 
 
 class TooLong(Exception):
@@ -55,7 +55,7 @@ class SmallModel:
 
     def words(self, prompt: Sequence[int], most: int, temperature: float) -> Tokens:
         """An answer in words of at most so many tokens. Raises TooLong."""
-        return self._answer(prompt, most, temp=temperature, repeat_penalty=_REPETITION)
+        return self._answer(prompt, most, temp=temperature)
 
     def arguments(self, prompt: Sequence[int], most: int, schema: Mapping[str, Any]) -> Tokens:
         """A JSON object that fits a schema; cut off, and so not JSON, if it takes more tokens. Raises TooLong."""
@@ -70,7 +70,7 @@ class SmallModel:
     def _tokens(self, prompt: Sequence[int], most: int, sampling: Mapping[str, Any]) -> Tokens:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         left = most
-        for token in self._llama.generate(prompt, **sampling):
+        for token in self._llama.generate(prompt, repeat_penalty=_REPETITION, **sampling):
             if token == self._llama.token_eos():
                 yield Token(decoder.decode(b"", final=True), "stop")
                 return

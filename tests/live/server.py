@@ -17,7 +17,7 @@ import sys
 import time
 import uuid
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, closing
+from contextlib import aclosing, closing, suppress
 from typing import Any
 
 import uvicorn
@@ -135,7 +135,8 @@ def main() -> None:
     options.add_argument("--threads", type=int, default=1)
     chosen: Any = options.parse_args()
     app = application(SmallModel(chosen.threads))
-    with socket.create_server(("127.0.0.1", chosen.port), backlog=64) as listening:
+    # Ctrl-C ends it in order; uvicorn then raises once more what it has already obeyed.
+    with suppress(KeyboardInterrupt), socket.create_server(("127.0.0.1", chosen.port)) as listening:
         sys.stdout.write(json.dumps({"url": f"http://127.0.0.1:{listening.getsockname()[1]}/v1", "model": NAME}) + "\n")
         sys.stdout.flush()
         uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listening])
