@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic_ai.messages import ModelMessage
@@ -31,6 +31,18 @@ class PathKey:
         return cls(session_uid, tail["id"], tail["next_model_message"], tail["last_turn_id"], tail["last_attempt"])
 
 
+@dataclass(frozen=True)
+class Path:
+    """A conversation as the model saw it. `settled`: by model string, how much of its beginning is sent as it is (llm/prepare.py)."""
+
+    messages: tuple[ModelMessage, ...] = ()
+    settled: Mapping[str, int] = field(default_factory=dict)
+
+    def settled_for(self, model: str, count: int) -> "Path":
+        """The same conversation, with what is known about one more model."""
+        return Path(self.messages, {**self.settled, model: count})
+
+
 class Conversations:
     """Parsed paths, keyed by what the path ends with: a key names one state of one path for ever.
 
@@ -38,13 +50,13 @@ class Conversations:
     """
 
     def __init__(self, *, kept_paths: int = KEPT_PATHS, kept_messages: int = KEPT_MESSAGES) -> None:
-        self._paths: OrderedDict[PathKey, tuple[ModelMessage, ...]] = OrderedDict()
+        self._paths: OrderedDict[PathKey, Path] = OrderedDict()
         self._kept_paths = kept_paths
         self._kept_messages = kept_messages
         self._messages = 0
         self.loads = 0
 
-    async def up_to(self, db: Database, key: PathKey) -> tuple[ModelMessage, ...]:
+    async def up_to(self, db: Database, key: PathKey) -> Path:
         """What the model saw from the root to the end of a message. Raises ServiceUnavailable."""
         if (known := self._paths.get(key)) is not None:
             self._paths.move_to_end(key)
@@ -52,19 +64,19 @@ class Conversations:
         async with db.connection() as conn:
             bodies = [row["body"] async for row in sql.path_model_messages(conn, session_uid=key.session_uid, message_id=key.message_id)]
         self.loads += 1
-        path = tuple(load(bodies))
+        path = Path(tuple(load(bodies)))
         self._keep(key, path)
         return path
 
-    def extend(self, key: PathKey, path: Sequence[ModelMessage], bodies: Sequence[str]) -> None:
+    def extend(self, key: PathKey, path: Path, bodies: Sequence[str]) -> None:
         """Keeps a path that grew by `bodies`. They are parsed from what was stored, so that a warm and a cold worker send the same bytes."""
-        self._keep(key, (*path, *load(bodies)))
+        self._keep(key, Path((*path.messages, *load(bodies)), path.settled))
 
-    def _keep(self, key: PathKey, path: tuple[ModelMessage, ...]) -> None:
+    def _keep(self, key: PathKey, path: Path) -> None:
         if (before := self._paths.pop(key, None)) is not None:
-            self._messages -= len(before)
+            self._messages -= len(before.messages)
         self._paths[key] = path
-        self._messages += len(path)
+        self._messages += len(path.messages)
         while self._paths and (len(self._paths) > self._kept_paths or self._messages > self._kept_messages):
             _, dropped = self._paths.popitem(last=False)
-            self._messages -= len(dropped)
+            self._messages -= len(dropped.messages)

@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 from pydantic_ai.messages import ModelMessage
 
-from activities.context import Conversations, PathKey
+from activities.context import Conversations, Path, PathKey
 from activities.db.pool import Database
 from activities.db.session_tx import SessionTx, moment, now_text, session_tx, sql
 from activities.llm.translate import dump, load, steered
@@ -26,7 +26,7 @@ class Begun:
     """
 
     turn: TurnRef
-    path: tuple[ModelMessage, ...]
+    path: Path
     request: str | None
     results: str | None
     steering: tuple[str, ...]
@@ -41,7 +41,7 @@ class Begun:
     @property
     def messages(self) -> list[ModelMessage]:
         """Everything that the model is sent."""
-        return [*self.path, *(load([self.request]) if self.request else [])]
+        return [*self.path.messages, *(load([self.request]) if self.request else [])]
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ async def _announce_restart(tx: SessionTx, step: RunStep, first_segment: int, pr
         await sql.note_progress(tx.conn, **key, **kept, announced=0)
 
 
-async def _path(db: Database, paths: Conversations, step: RunStep, found: _Found) -> tuple[ModelMessage, ...]:
+async def _path(db: Database, paths: Conversations, step: RunStep, found: _Found) -> Path:
     """The conversation that is stored. A new message's own request is small and read; what came before it may be cached."""
     uid, tail = step.session.session_uid, found.tail
     if tail["next_model_message"] or not (step.opening and step.opening.message):
@@ -148,5 +148,5 @@ async def _path(db: Database, paths: Conversations, step: RunStep, found: _Found
     if not own:
         async with db.connection() as conn:
             own = [row["body"] async for row in sql.model_messages_of(conn, session_uid=uid, message_id=step.opening.message.id)]
-    before = await paths.up_to(db, PathKey.of(uid, found.before)) if found.before else ()
-    return (*before, *load(own))
+    before = await paths.up_to(db, PathKey.of(uid, found.before)) if found.before else Path()
+    return Path((*before.messages, *load(own)), before.settled)

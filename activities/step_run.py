@@ -45,6 +45,7 @@ class StepRun:
         self._prompt: list[PromptPart] = []
         self._model_name = ""
         self._announced = 0
+        self._settled = 0
         if step.cancelled:
             self._stopped.set()
 
@@ -90,6 +91,7 @@ class StepRun:
         stream = await self._stream(profile, toolbox)
         outcome = await self._watched(stream)
         await self._live.settle()
+        self._settled = stream.settled
         if isinstance(outcome, ModelResponse):
             return await self._finish(outcome, profile)
         return await self._fail(await self._judged(outcome, profile), stream.partial)
@@ -107,6 +109,7 @@ class StepRun:
             tools=await toolbox.definitions(),
             settings=request_settings(model, config.temperature if config else None),
             requires_end=self._kit.settings.model_requires_end,
+            settled=self._begun.path.settled.get(self._model_name, 0),
         )
 
     async def _watched(self, stream: ModelStream) -> ModelResponse | TurnError | Exception:
@@ -254,7 +257,7 @@ class StepRun:
         kept = [body for body in (end.request, end.response) if body is not None]
         if done.at == end.done.at and done.error is None:
             key = PathKey(tx.uid, turn.message_id, end.next_model_message + len(kept), turn.turn_id, turn.attempt)
-            self._kit.paths.extend(key, self._begun.path, kept)
+            self._kit.paths.extend(key, self._begun.path.settled_for(self._model_name, self._settled), kept)
         return done
 
     async def _refused(self, refusal: Refusal) -> StepDone:

@@ -12,7 +12,6 @@ from pydantic_ai.exceptions import ModelConnectionError
 from pydantic_ai.messages import (
     InstructionPart,
     ModelMessage,
-    ModelRequest,
     ModelResponse,
     ModelResponsePart,
     PartDeltaEvent,
@@ -22,20 +21,18 @@ from pydantic_ai.messages import (
     ThinkingPart,
     ThinkingPartDelta,
     ToolCallPart,
-    ToolReturnPart,
-    repair_messages,
 )
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from activities.llm.models import request_settings
+from activities.llm.prepare import prepared
 from activities.llm.text import Pieces, well_formed
 
 _log = logging.getLogger(__name__)
 
 PieceKind = Literal["text", "thinking"]
-_SYNTHESIZED = "pydantic_ai_synthesized_tool_return"
 
 
 class Sink(Protocol):
@@ -63,7 +60,10 @@ class _Run:
 
 
 class ModelStream:
-    """One request to one model. Run it once; read `partial` if that raised."""
+    """One request to one model. Run it once; read `partial` if that raised.
+
+    `settled`: how much of the history's beginning is known to be sent as it is (prepare.py); after the run, of this history.
+    """
 
     def __init__(
         self,
@@ -74,12 +74,14 @@ class ModelStream:
         tools: Sequence[ToolDefinition] = (),
         settings: ModelSettings | None = None,
         requires_end: bool = True,
+        settled: int = 0,
     ) -> None:
         self._model = model
         self._history = history
         self._parameters = ModelRequestParameters(function_tools=list(tools), instruction_parts=list(instructions))
         self._settings = request_settings(model) if settings is None else settings
         self._requires_end = requires_end
+        self.settled = settled
         self._stream: StreamedResponse | None = None
         self._runs: list[_Run] = []
         self._delivered = 0
@@ -90,7 +92,7 @@ class ModelStream:
         Raises what pydantic-ai raises (activities/failures.py says what it means), also ModelConnectionError for a stream that
         ended without saying so.
         """
-        messages = self._model.prepare_messages(_repaired(self._history), self._parameters)
+        messages, self.settled = prepared(self._model, self._history, self._parameters, self.settled)
         async with model_request_stream(
             self._model, messages, model_request_parameters=self._parameters, model_settings=self._settings
         ) as stream:
@@ -180,15 +182,6 @@ class ModelStream:
         """The response's parts in the order in which they arrived, texts around calls apart."""
         by_index = self._by_index(response)
         return [_clean(by_index[run.part], run.raw) for run in self._runs]
-
-
-def _repaired(history: Sequence[ModelMessage]) -> list[ModelMessage]:
-    messages = repair_messages(history)
-    for message in messages:
-        for part in message.parts if isinstance(message, ModelRequest) else ():
-            if isinstance(part, ToolReturnPart) and (part.metadata or {}).get(_SYNTHESIZED):
-                _log.error("the stored conversation has no result for call %s of %s", part.tool_call_id, part.tool_name)
-    return messages
 
 
 def _ended(response: ModelResponse, requires_end: bool) -> bool:

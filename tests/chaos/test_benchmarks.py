@@ -1,0 +1,30 @@
+"""The benchmarks at toy size: every measure is taken, and what does not depend on the machine's pace is as it should be."""
+
+import subprocess
+import sys
+
+import pytest
+
+MEASURES = (
+    "P1 turn, request to `turn.completed`",
+    "P1 turn, request to the answer",
+    "P2 turns",
+    "P3 history",
+    "P3 events",
+    "P5",
+    "P12",
+    "peer (a)",
+)
+OF_ANY_PACE = ("P3 history", "P3 events", "P12 requests")
+
+
+@pytest.mark.timeout(240)
+def test_the_benchmarks_measure_everything() -> None:
+    done = subprocess.run([sys.executable, "-m", "benchmarks", "--toy"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    rows = [row for row in done.stdout.splitlines() if row.startswith("| ")]
+    for measure in MEASURES:
+        assert any(row.startswith(f"| {measure}") for row in rows), f"{measure} was not measured"
+    for row in rows:
+        if row.startswith(tuple(f"| {name}" for name in OF_ANY_PACE)):
+            assert row.endswith("| reached |"), row
