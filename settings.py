@@ -111,6 +111,7 @@ class Settings(BaseSettings):
     max_steps: int = Field(10, ge=1, description="Model requests a turn may make.")
     turn_timeout_seconds: float = Field(300.0, gt=0, description="Time a turn may take, waiting for a worker or for the host not counted.")
     session_ttl_hours: float = Field(0.0, ge=0, description="Sessions expire this long after their last turn; 0 keeps them.")
+    session_hold_while_pending: bool = Field(False, description="A pending host action holds a session's expiry.")
     profile: str = Field("", description="Profile of sessions that name none. Empty: `demo` with the demo model, else `default`.")
     profiles: Annotated[list[str], NoDecode] = Field(
         default=[], description="Modules or `.py` files, comma-separated, that define further profiles."

@@ -17,15 +17,17 @@ from activities.kit import Kit
 from activities.llm.models import Models
 from activities.running import Running
 from activities.search_attributes import registered
+from activities.sessions import Sessions
 from activities.steps import Steps
 from activities.tools import Tools
 from activities.turns import Turns
 from profiles.loading import load_profiles
 from settings import Settings
 from workflows.contracts.policies import BEAT_EVERY_SECONDS, STICKY_SECONDS
+from workflows.erasure import ErasureWorkflow
 from workflows.session import SessionWorkflow
 
-WORKFLOWS = [SessionWorkflow]
+WORKFLOWS = [SessionWorkflow, ErasureWorkflow]
 
 PASSED_THROUGH = (
     "workflows.model.base",
@@ -38,6 +40,7 @@ PASSED_THROUGH = (
     "workflows.contracts.json_text",
     "workflows.contracts.naming",
     "workflows.contracts.policies",
+    "workflows.contracts.sessions",
     "workflows.contracts.steps",
     "workflows.contracts.tools",
     "workflows.contracts.turns",
@@ -67,7 +70,7 @@ async def open_kit(settings: Settings, database: Database) -> AsyncIterator[Kit]
 def build_worker(client: Client, kit: Kit) -> Worker:
     """A worker on the settings' task queue."""
     running = Running(kit.locks)
-    steps, tools, turns = Steps(kit, running), Tools(kit, running), Turns(kit)
+    steps, tools, turns, sessions = Steps(kit, running), Tools(kit, running), Turns(kit), Sessions(kit, client)
     return Worker(
         client,
         task_queue=kit.settings.task_queue,
@@ -82,6 +85,11 @@ def build_worker(client: Client, kit: Kit) -> Worker:
             turns.note_steering,
             turns.record_refusal,
             turns.load_head,
+            sessions.post_card,
+            sessions.amend_session,
+            sessions.remind,
+            sessions.erase_rows,
+            sessions.erase_histories,
         ],
         workflow_runner=workflow_runner(),
         graceful_shutdown_timeout=timedelta(seconds=kit.settings.worker_shutdown_seconds),

@@ -1,15 +1,19 @@
 """What the activities of one worker share."""
 
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
 from activities.context import Conversations
 from activities.db.locks import StepLocks
 from activities.db.pool import Database
+from activities.db.session_tx import SessionTx, session_tx
 from activities.llm.models import Models
 from profiles import Profile
 from profiles.loading import Profiles
 from settings import Settings
 from workflows.contracts.errors import TurnFault
+from workflows.contracts.steps import Birth
+from workflows.model.session import SessionRef
 from workflows.model.turn import TurnError
 
 
@@ -26,6 +30,12 @@ class Kit:
     indexed: bool = False
     kept_prompts: set[str] = field(default_factory=set)
     """SHA-256 of prompts that this worker has seen stored: they are never deleted, so once is enough."""
+
+    def session(
+        self, session: SessionRef, turn_id: str | None = None, birth: Birth | None = None
+    ) -> AbstractAsyncContextManager[SessionTx]:
+        """One transaction on a session, which lives on as long as the settings say. Raises as `session_tx` does."""
+        return session_tx(self.db, session, turn_id, birth, ttl_seconds=self.settings.session_ttl_hours * 3600)
 
     def profile(self, name: str) -> Profile:
         """A profile by name. Raises TurnFault with a `setup_error` that says which ones there are."""

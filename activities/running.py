@@ -73,8 +73,10 @@ async def guarded(work: Awaitable[Result]) -> Result:
         raise
     except Refusal as refusal:
         raise refusal.as_failure() from refusal
-    except OutlastError as error:
+    except ServiceUnavailable as error:
         raise ApplicationError(str(error), type=type(error).__name__) from error
+    except OutlastError as error:
+        raise ApplicationError(str(error), type=type(error).__name__, non_retryable=True) from error
     except Exception as error:
         activity.logger.exception("an activity failed unexpectedly")
         raise ApplicationError(f"unexpected {type(error).__name__}", type="Internal", non_retryable=True) from error

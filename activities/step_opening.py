@@ -10,7 +10,8 @@ from pydantic_ai.messages import ModelMessage
 
 from activities.context import Conversations, Path, PathKey
 from activities.db.pool import Database
-from activities.db.session_tx import SessionTx, moment, now_text, session_tx, sql
+from activities.db.session_tx import SessionTx, moment, now_text, sql
+from activities.kit import Kit
 from activities.llm.translate import dump, load, steered
 from activities.projection.calls import results_request, unanswered_calls
 from activities.projection.opening import Opened, open_turn
@@ -56,12 +57,12 @@ class _Found:
     host_context: str | None
 
 
-async def begin(db: Database, paths: Conversations, step: RunStep) -> Begun | StepDone:
+async def begin(kit: Kit, step: RunStep) -> Begun | StepDone:
     """Opens the turn if this step does, and reads what the step starts from. A step that is closed answers what it had answered.
 
     Raises Refusal if the rows refuse the input, ServiceUnavailable if Postgres is not there.
     """
-    async with session_tx(db, step.session, step.turn.turn_id, step.opening.birth if step.opening else None) as tx:
+    async with kit.session(step.session, step.turn.turn_id, step.opening.birth if step.opening else None) as tx:
         opened = Opened(step.turn)
         if (closed := await _closed(tx, step)) is not None:
             return closed
@@ -71,7 +72,7 @@ async def begin(db: Database, paths: Conversations, step: RunStep) -> Begun | St
         elif tx.turn_state != "running":
             return StepDone(state="stale")
         found = await _find(tx, step, opened)
-    path = await _path(db, paths, step, found)
+    path = await _path(kit.db, kit.paths, step, found)
     results = results_request(found.unanswered) if found.unanswered else None
     words = [(row["content"], row["accepted_at"].isoformat()) for row in found.steering]
     request = steered(results, words) if words else results

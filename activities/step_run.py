@@ -9,7 +9,7 @@ from pydantic_ai.models import Model
 from temporalio.exceptions import ApplicationError
 
 from activities.context import PathKey
-from activities.db.session_tx import moment, now_text, session_tx, sql
+from activities.db.session_tx import moment, now_text, sql
 from activities.failures import ProviderFailure, classify
 from activities.kit import Kit
 from activities.limits import model_names, steps_allowed, turn_seconds
@@ -59,7 +59,7 @@ class StepRun:
         Raises ApplicationError, with the delay to the next attempt, when the provider failed in a way that may pass.
         """
         try:
-            begun = await patiently(lambda: begin(self._kit.db, self._kit.paths, self._step))
+            begun = await patiently(lambda: begin(self._kit, self._step))
         except Refusal as refusal:
             return await self._refused(refusal)
         if isinstance(begun, StepDone):
@@ -185,7 +185,7 @@ class StepRun:
 
     async def _announce_calls(self, calls: list[NewCall]) -> None:
         step, begun = self._step, self._begun
-        async with session_tx(self._kit.db, step.session, step.turn.turn_id) as tx:
+        async with self._kit.session(step.session, step.turn.turn_id) as tx:
             await self._note(tx.conn, begun.model_index, begun.failures, begun.seconds)
             for call in calls:
                 event = call_event(call.call_id, call.tool_name, call.arguments, call.category)
@@ -211,7 +211,6 @@ class StepRun:
 
     async def _fail(self, error: TurnError, partial: ModelResponse | None = None) -> StepDone:
         usage = usage_of(partial).model_copy(update={"tool_calls": 0}) if partial else Usage()
-        self._live.segments = [segment for segment in self._live.segments if segment.kind != "tool_group"]
         return await self._close("cancelled" if error.type == "cancelled" else "failed", partial, usage, error)
 
     async def _close(
@@ -237,7 +236,11 @@ class StepRun:
             done=done,
             first_segment=self._begun.first_segment,
             next_model_message=self._begun.next_model_message,
-            segments=[(segment.kind, segment.text) for segment in self._live.segments],
+            segments=[
+                (place, segment.kind, segment.text)
+                for place, segment in enumerate(self._live.segments)
+                if not (failed and segment.kind == "tool_group")
+            ],
             unsent=self._live.unsent(),
             calls=[] if failed else self._calls.new,
             request=self._begun.results if failed else self._begun.request,
@@ -249,7 +252,7 @@ class StepRun:
     async def _commit(self, end: StepEnd) -> StepDone:
         step, turn = self._step, self._step.turn
         new_prompts = [part for part in self._prompt if part.sha256 not in self._kit.kept_prompts]
-        async with session_tx(self._kit.db, step.session, turn.turn_id) as tx:
+        async with self._kit.session(step.session, turn.turn_id) as tx:
             for part in new_prompts:
                 await sql.keep_prompt(tx.conn, sha256=part.sha256, text=part.text, at=moment(end.done.at))
             done = await close_step(tx, step, end)

@@ -7,7 +7,7 @@ import asyncpg
 from temporalio import activity
 
 from activities.beating import beating
-from activities.db.session_tx import SessionGone, SessionTx, moment, now_text, session_tx, sql
+from activities.db.session_tx import SessionGone, SessionTx, moment, now_text, sql
 from activities.kit import Kit
 from activities.limits import turn_seconds
 from activities.llm.tools import Toolbox, ToolOutcome
@@ -125,7 +125,7 @@ class ToolRun:
         """Records the result; with the last one beside open host calls the host is asked and the turn ends, in one transaction (R105)."""
         call, turn, at = self._call, self._call.turn, now_text()
         try:
-            async with session_tx(self._kit.db, call.session, turn.turn_id) as tx:
+            async with self._kit.session(call.session, turn.turn_id) as tx:
                 if tx.turn_state != "running" or tx.turn_attempt != turn.attempt:
                     return ToolDone(call_id=call.call.call_id, recorded=False, at=at, seconds=self._seconds)
                 if await record(tx, call.call.call_id, verdict, moment(at)) is None:
@@ -134,6 +134,7 @@ class ToolRun:
                 await announce_result(tx, turn.turn_id, call.call.call_id, verdict, moment(at))
                 await sql.touch_message(tx.conn, session_uid=tx.uid, id=turn.message_id, change=tx.next_change(), at=moment(at))
                 paused = await self._hand_over_if_last(tx, at)
+                expires_at = tx.expiry if paused else ""
         except SessionGone:
             return ToolDone(call_id=call.call.call_id, recorded=False, at=at, seconds=self._seconds)
         return ToolDone(
@@ -143,6 +144,7 @@ class ToolRun:
             status=verdict.status,
             paused=paused,
             at=at,
+            expires_at=expires_at,
             seconds=self._seconds,
         )
 

@@ -7,7 +7,7 @@ from typing import Any
 from temporalio import activity
 
 from activities.beating import beating
-from activities.db.session_tx import SessionGone, SessionTx, moment, now_text, session_tx, sql
+from activities.db.session_tx import SessionGone, SessionTx, moment, now_text, sql
 from activities.kit import Kit
 from activities.llm.translate import LIBRARY, dump, partial_response
 from activities.patience import patiently
@@ -56,13 +56,13 @@ class Turns:
 
     async def _hand_over(self, step: HandOver) -> TurnEnded:
         turn, at = step.turn, moment(step.turn.accepted_at)
-        async with session_tx(self._kit.db, step.session, turn.turn_id) as tx:
+        async with self._kit.session(step.session, turn.turn_id) as tx:
             if not is_open(tx, turn):
                 opening = Opening(revision=tx.revision, host_context=step.host_context)
                 await open_turn(tx, turn, 0, opening, await _profile_of_batch(tx), None)
                 await record_host_result(tx, turn.turn_id, step.result, at)
                 await finish_turn(tx, turn.turn_id, "waiting", None, step.revision, at)
-        return TurnEnded(at=turn.accepted_at)
+            return TurnEnded(at=turn.accepted_at, expires_at=tx.expiry)
 
     @activity.defn
     async def end_turn(self, end: EndTurn) -> TurnEnded:
@@ -72,14 +72,13 @@ class Turns:
 
     async def _end_turn(self, end: EndTurn) -> TurnEnded:
         at, turn = now_text(), end.turn
-        response = ""
         try:
-            async with session_tx(self._kit.db, end.session, turn.turn_id, end.opening.birth if end.opening else None) as tx:
+            async with self._kit.session(end.session, turn.turn_id, end.opening.birth if end.opening else None) as tx:
                 if tx.is_over(turn.attempt):
                     return TurnEnded(at=at)
                 if end.opening:
-                    await open_turn(tx, turn, end.step, end.opening, end.profile, end.config)
-                response = await self._keep_partial(tx, end, at)
+                    turn = (await open_turn(tx, turn, end.step, end.opening, end.profile, end.config)).turn
+                response = await self._keep_partial(tx, end.model_copy(update={"turn": turn}), at)
                 await sql.set_message_error(
                     tx.conn,
                     session_uid=tx.uid,
@@ -89,9 +88,9 @@ class Turns:
                     at=moment(at),
                 )
                 await end_early(tx, turn.turn_id, turn.message_id, end.error, end.revision, moment(at))
+                return TurnEnded(response=response, at=at, expires_at=tx.expiry)
         except SessionGone:
             return TurnEnded(at=at)
-        return TurnEnded(response=response, at=at)
 
     async def _keep_partial(self, tx: SessionTx, end: EndTurn, at: str) -> str:
         """What a step had streamed when it was lost is kept: as segments for readers, as a partial answer for the model."""
@@ -127,7 +126,7 @@ class Turns:
 
     async def _repair_calls(self, repair: RepairCalls) -> CallsRepaired:
         at = moment(repair.at)
-        async with session_tx(self._kit.db, repair.session) as tx:
+        async with self._kit.session(repair.session) as tx:
             _, waiting = await pending_calls(tx)
             waited_for = await close_batch(tx)
             settled = await settle_open_calls(tx, UNKNOWN, at)
@@ -145,7 +144,7 @@ class Turns:
 
     async def _note_steering(self, steering: NoteSteering) -> SteeringNoted:
         at = moment(steering.accepted_at)
-        async with session_tx(self._kit.db, steering.session) as tx:
+        async with self._kit.session(steering.session) as tx:
             number = tx.next_change()
             await sql.note_steering(
                 tx.conn,
@@ -173,7 +172,7 @@ class Turns:
     async def _record_refusal(self, refused: RecordRefusal) -> None:
         refusal = refused.refusal
         try:
-            async with session_tx(self._kit.db, refused.session) as tx:
+            async with self._kit.session(refused.session) as tx:
                 data = {"what": refusal.what, "code": refusal.code, "message": refusal.message}
                 await tx.announce("input.refused", None, moment(refusal.at), data)
         except SessionGone:
@@ -186,7 +185,11 @@ class Turns:
             return await guarded(patiently(lambda: self._load_head(which)))
 
     async def _load_head(self, which: LoadHead) -> Head:
-        blank = Head(default_profile=self._kit.profiles.default.name, indexed=self._kit.indexed)
+        blank = Head(
+            default_profile=self._kit.profiles.default.name,
+            indexed=self._kit.indexed,
+            hold_while_pending=self._kit.settings.session_hold_while_pending,
+        )
         async with self._kit.db.connection() as conn:
             found = await sql.find_head(conn, tenant=which.tenant, session_id=which.session_id)
         if found is None:
@@ -202,6 +205,9 @@ class Turns:
                 binding=Binding(profile=row["profile"], subject=row["subject"]),
                 default_profile=blank.default_profile,
                 indexed=blank.indexed,
+                hung_under=found["hung_under"],
+                expires_at=row["expires_at"].isoformat() if row["expires_at"] and self._kit.settings.session_ttl_hours else "",
+                hold_while_pending=blank.hold_while_pending,
                 leaf_id=row["active_leaf_id"],
                 revision=row["revision"],
                 turn_number=row["turn_number"],
@@ -211,7 +217,7 @@ class Turns:
 
     async def _end_leftover(self, session: SessionRef) -> None:
         """A turn that rows show as running while a workflow only begins: the one before was ended from outside. It is over."""
-        async with session_tx(self._kit.db, session) as tx:
+        async with self._kit.session(session) as tx:
             if (turn := await sql.live_turn(tx.conn, session_uid=tx.uid)) is not None:
                 error = TurnError.of("session_error", "the session's workflow was ended in the middle of this turn")
                 await end_early(tx, turn["turn_id"], turn["message_id"], error, tx.revision + 1, moment(now_text()))

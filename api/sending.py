@@ -22,8 +22,14 @@ from temporalio.service import RPCError, RPCStatusCode
 from api.errors import not_found
 from workflows.contracts.errors import REFUSAL, Refusal, ServiceUnavailable
 from workflows.contracts.inputs import (
+    AmendInput,
+    AmendReceipt,
     CancelInput,
     CancelReceipt,
+    CardInput,
+    CardReceipt,
+    CloseInput,
+    CloseReceipt,
     ContinuationInput,
     Input,
     MessageInput,
@@ -31,6 +37,8 @@ from workflows.contracts.inputs import (
     RepairReceipt,
     RetryInput,
     SessionStart,
+    SteerInput,
+    SteerReceipt,
     TurnReceipt,
 )
 from workflows.contracts.naming import SESSION_WORKFLOW, session_workflow_id
@@ -82,6 +90,23 @@ class Workflows:
         """Resolves everything that is open."""
         return await self._once(session_id, "repair", repair, RepairReceipt)
 
+    async def steer(self, session_id: str, steer: SteerInput) -> SteerReceipt:
+        """Submits steering."""
+        return await self._once(session_id, "steer", steer, SteerReceipt)
+
+    async def card(self, session_id: str, card: CardInput) -> CardReceipt:
+        """Posts a host card; the session is started if need be."""
+        same = f"{card.id}/{card.digest[:16]}/{card.principal}"
+        return await self._update(session_id, "card", card, CardReceipt, f"card/{same}", start=True)
+
+    async def amend(self, session_id: str, amend: AmendInput) -> AmendReceipt:
+        """Changes title, owner or active leaf."""
+        return await self._once(session_id, "amend", amend, AmendReceipt)
+
+    async def close(self, session_id: str, close: CloseInput) -> CloseReceipt:
+        """Deletes the session."""
+        return await self._once(session_id, "close", close, CloseReceipt)
+
     async def retry(self, session_id: str, retry: RetryInput) -> TurnReceipt:
         """Runs the failed step of the last turn again."""
         return await self._once(session_id, "retry", retry, TurnReceipt)
@@ -110,13 +135,14 @@ class Workflows:
         workflow_id = session_workflow_id(payload.tenant, session_id)
         turnstile = self._turnstiles.setdefault(workflow_id, asyncio.Semaphore(AT_ONCE))
 
-        async def offer() -> _R:
+        async def offer(life: int) -> _R:
             taken: _R
             if start:
                 operation = self._start(SessionStart(tenant=payload.tenant, session_id=session_id), workflow_id)
+                offered_as = f"{update_id}/{life}" if life else update_id
                 try:
                     taken = await self._client.execute_update_with_start_workflow(
-                        name, payload, id=update_id, result_type=answer, start_workflow_operation=operation
+                        name, payload, id=offered_as, result_type=answer, start_workflow_operation=operation
                     )
                 except BaseException:
                     await _forget(operation)
@@ -143,17 +169,27 @@ class Workflows:
         )
 
 
-async def _until_taken(offer: Callable[[], Awaitable[_R]], *, absent_again: bool) -> _R:
-    """Offers one update until the workflow has judged it. Temporal refuses for a moment at ten in flight, at a rollover, while down."""
+async def _until_taken(offer: Callable[[int], Awaitable[_R]], *, absent_again: bool) -> _R:
+    """Offers one update until the workflow has judged it. Temporal refuses for a moment at ten in flight, at a rollover, while down.
+
+    A session that is being deleted lets go of its id: what comes then is for the next life of the id, under an update id of its own,
+    since Temporal remembers the old one's answer.
+    """
+    life = 0
     delay = FIRST_DELAY_SECONDS
     clock = asyncio.get_running_loop().time
     down_since: float | None = None
     while True:
         try:
-            return await offer()
+            return await offer(life)
         except WorkflowUpdateFailedError as error:
             if not _rolled_over(error):
-                raise _judged(error) from error
+                judged = _judged(error)
+                if not (isinstance(judged, Refusal) and judged.code == "closed"):
+                    raise judged from error
+                if not absent_again:
+                    raise not_found() from error
+                life += 1
             down = False
         except RPCError as error:
             down = _is_down(error, absent_again)

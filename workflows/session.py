@@ -5,20 +5,22 @@ handlers, so that a cancel or a message that arrives meanwhile is heard at once.
 gets long.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+import asyncio
 
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError
 
 from workflows.asking import written
 from workflows.contracts import policies
-from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import (
+    AmendInput,
+    AmendReceipt,
     CancelInput,
     CancelReceipt,
+    CardInput,
+    CardReceipt,
+    CloseInput,
+    CloseReceipt,
     ContinuationInput,
-    Input,
     MessageInput,
     RecordedRefusal,
     RepairInput,
@@ -32,64 +34,71 @@ from workflows.contracts.inputs import (
 from workflows.contracts.naming import SESSION_WORKFLOW
 from workflows.contracts.turns import LoadHead, load_head
 from workflows.model.state import Head
-from workflows.rules.state import QueuedRefusal
+from workflows.session_amends import SessionAmends
+from workflows.session_chores import SessionChores
+from workflows.session_clock import SessionClock
+from workflows.session_desk import SessionDesk
 from workflows.session_inputs import SessionInputs
 from workflows.session_jobs import SessionJobs
+from workflows.session_mending import SessionMending
 from workflows.session_steering import SessionSteering
-
-Asked = TypeVar("Asked", bound=Input)
-Answer = TypeVar("Answer")
 
 
 @workflow.defn(name=SESSION_WORKFLOW)
 class SessionWorkflow:
     """One conversation, for as long as it lives."""
 
+    jobs = SessionJobs
+    inputs = SessionInputs
+
     @workflow.init
     def __init__(self, start: SessionStart) -> None:
-        self._jobs = SessionJobs(start)
-        self._inputs = SessionInputs(self._jobs)
+        self._jobs = self.jobs(start)
+        self._desk = SessionDesk(self._jobs, loaded=bool(start.carried))
+        self._inputs = self.inputs(self._jobs)
+        self._mending = SessionMending(self._jobs, self._inputs)
         self._steering = SessionSteering(self._jobs)
-        self._loaded = bool(start.carried)
-        self._unloadable = False
-        self._refused = False
+        self._amends = SessionAmends(self._jobs, self._inputs)
+        self._chores = SessionChores(self._jobs)
+        self._clock = SessionClock(self._jobs, self._inputs)
 
     @workflow.run
     async def run(self, start: SessionStart) -> None:
-        """Lives until a first input was refused and nothing came after it; otherwise continues as new for ever."""
+        """Lives until it is deleted or expires, or a first input was refused and nothing came after it; else continues as new."""
         await self._load(start)
-        while True:
-            await workflow.wait_condition(lambda: bool(self._jobs.state.queue) or self._due_to_roll() or self._unborn_and_refused())
-            if self._jobs.state.queue:
-                await self._jobs.take_next()
-            elif self._unborn_and_refused():
-                return
+        watch = asyncio.create_task(self._clock.watch())
+        while not self._over():
+            await workflow.wait_condition(lambda: bool(self._jobs.state.queue) or self._due_to_roll() or self._over())
             if self._due_to_roll():
-                await workflow.wait_condition(workflow.all_handlers_finished)
-                workflow.continue_as_new(self._jobs.carried())
+                # A handler may wait for what is queued, so the queue goes first; it travels where no handler waits.
+                await workflow.wait_condition(lambda: workflow.all_handlers_finished() or bool(self._jobs.state.queue))
+                if workflow.all_handlers_finished():
+                    workflow.continue_as_new(self._jobs.carried())
+            if self._jobs.state.queue:
+                await self._chores.take_next()
+        watch.cancel()
+        await workflow.wait_condition(workflow.all_handlers_finished)
 
     async def _load(self, start: SessionStart) -> None:
         """A first run asks the rows where the session stands; a later one was told. What can't be loaded is left to the run that the
         next input begins.
         """
-        if self._loaded:
+        if self._desk.loaded:
             return
         which = LoadHead(tenant=start.tenant, session_id=start.session_id)
         try:
             self._jobs.adopt(await written(load_head, which, "where the rows stand"))
-            self._loaded = True
+            self._desk.loaded = True
         except Exception:
             workflow.logger.exception("the session could not be loaded")
-            self._unloadable = self._refused = True
-
-    async def _until_loaded(self) -> None:
-        await workflow.wait_condition(lambda: self._loaded or self._unloadable)
-        if self._unloadable:
-            raise RuntimeError("the session could not be loaded")
+            self._desk.unloadable = self._desk.refused = True
 
     def _due_to_roll(self) -> bool:
         info = workflow.info()
-        return self._jobs.state.head.born and (
+        return self._jobs.state.head.born and not self._jobs.closing and self._long_enough(info)
+
+    def _long_enough(self, info: workflow.Info) -> bool:
+        return (
             self._jobs.roll_asked
             or info.is_continue_as_new_suggested()
             or info.get_current_history_length() >= policies.ROLL_EVENTS
@@ -97,143 +106,133 @@ class SessionWorkflow:
             or self._inputs.accepted >= policies.ROLL_UPDATES
         )
 
-    def _unborn_and_refused(self) -> bool:
-        return self._refused and not self._jobs.state.head.born and not self._jobs.state.queue and workflow.all_handlers_finished()
+    def _over(self) -> bool:
+        unborn = self._desk.refused and not self._jobs.state.head.born and workflow.all_handlers_finished()
+        return not self._jobs.state.queue and (self._jobs.closed or unborn)
 
     # What hosts send, as updates: judged, recorded, answered.
 
     @workflow.update(name="message")
     async def message(self, message: MessageInput) -> TurnReceipt:
         """A user's message (sessions.md, Order)."""
-        return await self._judge(self._inputs.message, message)
+        return await self._desk.judge(self._inputs.message, message)
 
     @message.validator
     def check_message(self, message: MessageInput) -> None:
         """Refuses before history what the state decides."""
-        self._refuse(self._inputs.check_message, message)
+        self._desk.check(self._inputs.check_message_early, message)
 
     @workflow.update(name="continuation")
     async def continuation(self, continuation: ContinuationInput) -> TurnReceipt:
         """A host's result for the pending call. Waits a moment for a live turn to end, then is judged."""
-        return await self._judge(self._inputs.continuation, continuation)
+        return await self._desk.judge(self._inputs.continuation, continuation)
 
     @continuation.validator
     def check_continuation(self, continuation: ContinuationInput) -> None:
         """Refuses before history what the state decides."""
-        self._refuse(self._inputs.check_continuation, continuation)
+        self._desk.check(self._inputs.check_continuation, continuation)
 
     @workflow.update(name="steer")
     async def steer(self, steer: SteerInput) -> SteerReceipt:
         """Words for the turn that runs, or for the next one."""
-        return await self._judge(self._steering.steer, steer)
+        return await self._desk.judge(self._steering.steer, steer)
 
     @steer.validator
     def check_steer(self, steer: SteerInput) -> None:
         """Refuses before history what the state decides."""
-        self._refuse(self._steering.check_steer, steer)
+        self._desk.check(self._steering.check_steer, steer)
 
     @workflow.update(name="cancel")
     async def cancel(self, cancel: CancelInput) -> CancelReceipt:
         """Ends the live turn or the named one."""
-        return await self._judge(self._inputs.cancel, cancel)
+        return await self._desk.judge(self._inputs.cancel, cancel)
 
     @cancel.validator
     def check_cancel(self, cancel: CancelInput) -> None:
         """Refuses before history what the state decides."""
-        self._refuse(self._inputs.check_cancel, cancel)
+        self._desk.check(self._inputs.check_cancel, cancel)
 
     @workflow.update(name="repair")
     async def repair(self, repair: RepairInput) -> RepairReceipt:
         """Resolves what is open as `unknown` and says what that was."""
-        return await self._judge(self._inputs.repair, repair)
+        return await self._desk.judge(self._mending.repair, repair)
 
     @repair.validator
     def check_repair(self, repair: RepairInput) -> None:
         """Refuses before history what the state decides."""
-        self._refuse(self._inputs.check_repair, repair)
+        self._desk.check(self._mending.check_repair, repair)
 
     @workflow.update(name="retry")
     async def retry(self, retry: RetryInput) -> TurnReceipt:
         """Runs the failed step of the last turn again."""
-        return await self._judge(self._inputs.retry, retry)
+        return await self._desk.judge(self._mending.retry, retry)
 
     @retry.validator
     def check_retry(self, retry: RetryInput) -> None:
         """Refuses before history what the state decides."""
-        self._refuse(self._inputs.check_retry, retry)
+        self._desk.check(self._mending.check_retry, retry)
 
-    def _refuse(self, check: Callable[[Asked], None], asked: Asked) -> None:
-        """A session that is not born or not loaded yet has no state that could decide; the handler will."""
-        if not (self._loaded and self._jobs.state.head.born):
-            return
-        try:
-            check(asked)
-        except Refusal as refusal:
-            raise refusal.as_failure() from None
+    @workflow.update(name="card")
+    async def card(self, card: CardInput) -> CardReceipt:
+        """A host card, in the rows when it is answered."""
+        return await self._desk.judge(self._amends.card, card)
 
-    async def _judge(self, judge: Callable[[Asked], Awaitable[Answer]], asked: Asked) -> Answer:
-        """Nothing but a refusal or an answer leaves a handler: an unexpected exception would be retried for ever."""
-        try:
-            await self._until_loaded()
-            return await judge(asked)
-        except Refusal as refusal:
-            self._refused = True
-            raise refusal.as_failure() from None
-        except (ApplicationError, workflow.ContinueAsNewError):
-            raise
-        except Exception as error:
-            self._refused = True
-            workflow.logger.exception("an input failed unexpectedly")
-            raise ApplicationError(f"{type(error).__name__} while the input was judged", type="Internal", non_retryable=True) from error
+    @card.validator
+    def check_card(self, card: CardInput) -> None:
+        """Refuses before history what the state decides."""
+        self._desk.check(self._amends.check_card_early, card)
+
+    @workflow.update(name="amend")
+    async def amend(self, amend: AmendInput) -> AmendReceipt:
+        """Title, owner or active leaf."""
+        return await self._desk.judge(self._amends.amend, amend)
+
+    @amend.validator
+    def check_amend(self, amend: AmendInput) -> None:
+        """Refuses before history what the state decides."""
+        self._desk.check(self._amends.check_amend_early, amend)
+
+    @workflow.update(name="close")
+    async def close(self, close: CloseInput) -> CloseReceipt:
+        """Deletes the session."""
+        return await self._desk.judge(self._amends.close, close)
+
+    @close.validator
+    def check_close(self, close: CloseInput) -> None:
+        """Refuses before history what the state decides."""
+        self._desk.check(self._amends.check_close, close)
 
     # The same, as signals: what an update would refuse is recorded as a refusal.
 
     @workflow.signal(name="message")
     async def message_signal(self, message: MessageInput) -> None:
         """A user's message, from who reaches Temporal directly."""
-        await self._heed("message", self._inputs.message, message)
+        await self._desk.heed("message", self._inputs.message, message)
 
     @workflow.signal(name="continuation")
     async def continuation_signal(self, continuation: ContinuationInput) -> None:
         """A host's result."""
-        await self._heed("continuation", self._inputs.patient_continuation, continuation)
+        await self._desk.heed("continuation", self._inputs.patient_continuation, continuation)
 
     @workflow.signal(name="host_result")
     async def host_result_signal(self, continuation: ContinuationInput) -> None:
         """A host's result, under the name that hosts use."""
-        await self._heed("host_result", self._inputs.patient_continuation, continuation)
+        await self._desk.heed("host_result", self._inputs.patient_continuation, continuation)
 
     @workflow.signal(name="steer")
     async def steer_signal(self, steer: SteerInput) -> None:
         """Words for the turn that runs, or for the next one."""
-        await self._heed("steer", self._steering.steer, steer)
+        await self._desk.heed("steer", self._steering.steer, steer)
 
     @workflow.signal(name="cancel")
     async def cancel_signal(self, cancel: CancelInput) -> None:
         """Ends the live turn or the named one."""
-        await self._heed("cancel", self._inputs.cancel, cancel)
+        await self._desk.heed("cancel", self._inputs.cancel, cancel)
 
     @workflow.signal(name="roll")
     def roll(self) -> None:
         """Makes the session continue as new as soon as it is idle."""
         self._jobs.roll_asked = True
-
-    async def _heed(self, what: str, judge: Callable[[Asked], Awaitable[object]], asked: Asked) -> None:
-        try:
-            await self._until_loaded()
-            await judge(asked)
-        except Refusal as refusal:
-            self._note_refusal(what, refusal.code, refusal.message)
-        except Exception as error:
-            workflow.logger.exception("a signal failed unexpectedly")
-            self._note_refusal(what, "internal", f"{type(error).__name__} while the signal was judged")
-
-    def _note_refusal(self, what: str, code: str, message: str) -> None:
-        self._refused = True
-        refusal = RecordedRefusal(what=what, code=code, message=message, at=workflow.now().isoformat())
-        self._jobs.note_refusal(refusal)
-        if self._jobs.state.head.born:
-            self._jobs.enqueue(QueuedRefusal(refusal=refusal))
 
     @workflow.query
     def head(self) -> Head:

@@ -1,6 +1,7 @@
 """What a session makes of each input: judged by the rules, recorded, answered at once."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from temporalio import workflow
 
@@ -11,9 +12,6 @@ from workflows.contracts.inputs import (
     CancelReceipt,
     ContinuationInput,
     MessageInput,
-    RepairInput,
-    RepairReceipt,
-    RetryInput,
     TurnReceipt,
 )
 from workflows.contracts.json_text import json_text
@@ -22,7 +20,7 @@ from workflows.model.call import CallResult
 from workflows.model.state import Binding, Recent
 from workflows.model.turn import TurnRef
 from workflows.rules import admission
-from workflows.rules.state import QueuedRepair, QueuedTurn, body_digest, profile_of, remember
+from workflows.rules.state import QueuedTurn, body_digest, profile_of, remember
 from workflows.session_jobs import SessionJobs
 
 
@@ -33,6 +31,11 @@ class SessionInputs:
         self._jobs = jobs
         self.accepted = 0
 
+    def check_message_early(self, message: MessageInput) -> None:
+        """The same before history, where a turn that may be over already does not count."""
+        if not self._jobs.ends_soon(message.rows):
+            self.check_message(message)
+
     def check_message(self, message: MessageInput) -> None:
         """Raises Refusal for a message that does not fit."""
         state = self._jobs.state
@@ -42,27 +45,30 @@ class SessionInputs:
         if known := state.recent.get(message.id):
             admission.check_same_body(message.id, known.digest, message.digest or body_digest(message))
             return
-        ended = message.rows.ended_turn if message.rows else None
         admission.check_binding(state.head, message)
-        admission.check_revision(state.head, message)
         admission.check_parent(state, message)
         admission.check_new_ids(state, message)
-        admission.check_busy(state.head, message, self._jobs.busy and self._jobs.busy_turn != ended)
+        admission.check_revision(self._jobs.revision, message)
+        admission.check_busy(state.head, message, self._jobs.busy)
 
     async def message(self, message: MessageInput) -> TurnReceipt:
         """Records a message; interrupts what runs unless it asks for patience."""
+        particular = message.expected_revision is not None or message.when_busy == "reject"
+        if particular and self._jobs.ends_soon(message.rows):
+            await self.quiet(policies.LATE_INPUT_WAIT)
         self.check_message(message)
         if known := self._jobs.state.recent.get(message.id):
             return self._repeated(known)
         self.accepted += 1
-        self._bear(message)
+        self.bear(message.principal, message.profile, message.subject)
+        replaces = message.when_busy == "replace" and (self._jobs.busy or self._jobs.state.head.batch is not None)
         if message.when_busy in ("interrupt", "replace"):
             self._jobs.interrupt()
-        job = self._queued(message)
+        job = self._queued(message, replaces)
         self._jobs.enqueue(job)
-        return self._receipt(job.turn)
+        return self.receipt(job.turn)
 
-    def _queued(self, message: MessageInput) -> QueuedTurn:
+    def _queued(self, message: MessageInput, replaces: bool) -> QueuedTurn:
         """The message as it waits for its turn; its id is known from now on."""
         jobs, message_id = self._jobs, message.id or str(workflow.uuid4())
         digest = message.digest or body_digest(message)
@@ -84,6 +90,7 @@ class SessionInputs:
             ),
             cancelled=self._take_tombstone(turn.turn_id),
             polite=message.when_busy == "enqueue",
+            replaces=replaces,
         )
 
     def _repeated(self, known: Recent) -> TurnReceipt:
@@ -95,15 +102,15 @@ class SessionInputs:
             first=False,
         )
 
-    def _bear(self, message: MessageInput) -> None:
-        """The first accepted input makes the session: its uid, owner and binding."""
+    def bear(self, principal: str, profile: str | None, subject: str | None) -> None:
+        """The first accepted input makes the session: its uid, owner and binding. The first subject binds it (R53)."""
         head = self._jobs.state.head
         if not head.born:
-            binding = Binding(profile=message.profile or head.default_profile, subject=message.subject)
-            self._jobs.set_head(session_uid=str(workflow.uuid4()), owner=message.principal, binding=binding)
-        elif message.subject and head.binding.subject is None:
-            profile = message.profile or head.binding.profile
-            self._jobs.set_head(binding=Binding(profile=profile, subject=message.subject))
+            binding = Binding(profile=profile or head.default_profile, subject=subject)
+            self._jobs.set_head(session_uid=str(workflow.uuid4()), owner=principal, binding=binding)
+            workflow.upsert_memo({"session_uid": self._jobs.state.head.session_uid})
+        elif subject and head.binding.subject is None:
+            self._jobs.set_head(binding=Binding(profile=profile or head.binding.profile, subject=subject))
 
     def _take_tombstone(self, turn_id: str) -> bool:
         until = self._jobs.state.tombstones.get(turn_id)
@@ -114,23 +121,23 @@ class SessionInputs:
         admission.check_owner(self._jobs.state.head, continuation)
         admission.check_not_recorded(self._jobs.state, continuation)
         if not self._jobs.busy:
-            admission.check_revision(self._jobs.state.head, continuation)
+            admission.check_revision(self._jobs.revision, continuation)
             admission.check_pending(self._jobs.state.head, continuation)
 
     async def continuation(self, continuation: ContinuationInput) -> TurnReceipt:
         """Accepts a result exactly once. While a turn lives its end is awaited for a moment, then outside (fact `later`)."""
         self.check_continuation(continuation)
-        if not await self._quiet(policies.LATE_INPUT_WAIT):
+        if not await self.quiet(policies.LATE_INPUT_WAIT):
             raise Refusal("busy", "a turn is running; send the result again when it has ended", later=self._jobs.busy_turn)
         return self._accept_result(continuation)
 
     async def patient_continuation(self, continuation: ContinuationInput) -> TurnReceipt:
         """The same for a signal, which nobody sends again: it waits for as long as the live turn takes."""
         self.check_continuation(continuation)
-        await self._quiet(None)
+        await self.quiet(None)
         return self._accept_result(continuation)
 
-    async def _quiet(self, patience: timedelta | None) -> bool:
+    async def quiet(self, patience: timedelta | None) -> bool:
         """True once no turn runs or waits to run. Never refuses on stale state: a live step may have been announced already."""
         if not self._jobs.busy:
             return True
@@ -141,36 +148,43 @@ class SessionInputs:
         return True
 
     def _accept_result(self, continuation: ContinuationInput) -> TurnReceipt:
-        jobs = self._jobs
         self.check_continuation(continuation)
-        batch = jobs.state.head.batch
-        assert batch is not None, "checked by check_pending"
         self.accepted += 1
-        call_id = continuation.tool_call_id
-        answered = batch.model_copy(update={"answered": (*batch.answered, call_id)})
+        output = json_text(continuation.tool_result)
+        result = CallResult(call_id=continuation.tool_call_id, output=output, outcome=continuation.tool_outcome)
+        return self.receipt(self._take_result(result, continuation.turn_id, continuation.host_context))
+
+    def expire(self, call_id: str) -> None:
+        """The deadline of a call passed: it is `unknown`, and the model goes on knowing that (S58)."""
+        self._take_result(CallResult(call_id=call_id, output="null", outcome="expired"), None, None)
+
+    def _take_result(self, result: CallResult, turn_id: str | None, host_context: dict[str, Any] | None) -> TurnRef:
+        jobs = self._jobs
+        batch = jobs.state.head.batch
+        assert batch is not None, "a result is for a pending batch"
+        answered = batch.model_copy(update={"answered": (*batch.answered, result.call_id)})
         turn = TurnRef(
-            turn_id=continuation.turn_id or str(workflow.uuid4()),
+            turn_id=turn_id or str(workflow.uuid4()),
             number=0,
             kind="continuation",
             message_id=batch.message_id,
             accepted_at=workflow.now().isoformat(),
         )
-        result = CallResult(call_id=call_id, output=json_text(continuation.tool_result), outcome=continuation.tool_outcome)
         jobs.set_head(batch=answered if answered.open else None)
-        jobs.change(recorded=remember(jobs.state.recorded, call_id, admission.STATUS_OF_OUTCOME[continuation.tool_outcome]))
+        jobs.change(recorded=remember(jobs.state.recorded, result.call_id, admission.STATUS_OF_OUTCOME[result.outcome]))
         jobs.enqueue(
             QueuedTurn(
                 turn=turn,
                 profile=batch.profile,
                 config=batch.config,
                 result=result,
-                host_context=continuation.host_context,
+                host_context=host_context,
                 runs_model=not answered.open,
                 cancelled=self._take_tombstone(turn.turn_id),
                 polite=True,
             )
         )
-        return self._receipt(turn)
+        return turn
 
     def check_cancel(self, cancel: CancelInput) -> None:
         """Raises Refusal for who may not."""
@@ -192,43 +206,8 @@ class SessionInputs:
         jobs.change(tombstones=remember(jobs.state.tombstones, wanted, until))
         return CancelReceipt(cancel_requested=True, turn_id=wanted)
 
-    def check_repair(self, repair: RepairInput) -> None:
-        """Raises Refusal for who may not, or expects another state."""
-        admission.check_owner(self._jobs.state.head, repair)
-        admission.check_revision(self._jobs.state.head, repair)
-
-    async def repair(self, repair: RepairInput) -> RepairReceipt:
-        """Takes its place behind the live turn and answers what it did."""
-        self.check_repair(repair)
-        if not await self._quiet(policies.LATE_INPUT_WAIT):
-            raise Refusal("busy", "a turn is running; cancel it or wait for its end", later=self._jobs.busy_turn)
-        self.accepted += 1
-        ticket = str(workflow.uuid4())
-        self._jobs.enqueue(QueuedRepair(ticket=ticket))
-        return await self._jobs.repaired(ticket)
-
-    def check_retry(self, retry: RetryInput) -> None:
-        """Raises Refusal for a turn that can't be retried."""
-        admission.check_owner(self._jobs.state.head, retry)
-        if not self._jobs.busy:
-            admission.check_revision(self._jobs.state.head, retry)
-            admission.retryable(self._jobs.state.head, retry)
-
-    async def retry(self, retry: RetryInput) -> TurnReceipt:
-        """Queues another attempt of the last turn."""
-        jobs = self._jobs
-        self.check_retry(retry)
-        if not await self._quiet(policies.LATE_INPUT_WAIT):
-            raise Refusal("not_retryable", "a turn is running")
-        self.check_retry(retry)
-        last = admission.retryable(jobs.state.head, retry)
-        self.accepted += 1
-        turn = last.turn.model_copy(update={"attempt": last.turn.attempt + 1, "accepted_at": workflow.now().isoformat()})
-        jobs.set_head(last_turn=None)
-        jobs.enqueue(QueuedTurn(turn=turn, profile=last.profile, config=last.config, first_step=last.next_step, polite=True))
-        return self._receipt(turn)
-
-    def _receipt(self, turn: TurnRef) -> TurnReceipt:
+    def receipt(self, turn: TurnRef) -> TurnReceipt:
+        """What an accepted input is answered."""
         return TurnReceipt(
             session_uid=self._jobs.state.head.session_uid,
             turn_id=turn.turn_id,

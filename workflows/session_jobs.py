@@ -1,26 +1,20 @@
-"""What a session does, one thing after the other: turns, repairs, and the announcement of refused signals."""
+"""What a session does, one thing after the other."""
 
 from typing import Any
 
 from temporalio import workflow
 
 from workflows.asking import written
-from workflows.contracts.inputs import RecordedRefusal, RepairReceipt, SessionStart
+from workflows.contracts.errors import Refusal
+from workflows.contracts.inputs import RecordedRefusal, RowsSaid, SessionStart
 from workflows.contracts.naming import PRINCIPAL, STATUS, TENANT, TURN
 from workflows.contracts.steps import Birth
-from workflows.contracts.turns import (
-    NoteSteering,
-    RecordRefusal,
-    RepairCalls,
-    SteeringNoted,
-    note_steering,
-    record_refusal,
-    repair_calls,
-)
+from workflows.contracts.turns import NoteSteering, SteeringNoted, note_steering
+from workflows.model.base import Record
 from workflows.model.session import SessionRef
 from workflows.model.state import Batch, Head, LastTurn
 from workflows.model.turn import TurnError
-from workflows.rules.state import KEPT_REFUSALS, Job, QueuedRefusal, QueuedRepair, QueuedTurn, SessionState, remember, status_of
+from workflows.rules.state import KEPT_REFUSALS, Job, QueuedClose, QueuedTurn, SessionState, remember, status_of
 from workflows.turn import LiveTurn, TurnOutcome
 
 
@@ -32,13 +26,14 @@ class SessionJobs:
         self.roll_asked = False
         self._start = start
         self._live: LiveTurn | None = None
-        self._repairs: dict[str, RepairReceipt | None] = {}
+        self._answers: dict[str, Record | Refusal | None] = {}
+        self.closed = False
         self._created_at: str | None = None
 
     def carried(self) -> SessionStart:
         """The argument of the next run."""
         return SessionStart(
-            tenant=self._start.tenant, session_id=self._start.session_id, carried=self.state.model_dump_json(exclude_defaults=True)
+            tenant=self._start.tenant, session_id=self._start.session_id, carried=self.state.model_dump_json(exclude_none=True)
         )
 
     def change(self, **fields: Any) -> None:
@@ -64,6 +59,17 @@ class SessionJobs:
         self.change(refusals=(*self.state.refusals, refusal)[-KEPT_REFUSALS:])
 
     @property
+    def revision(self) -> int:
+        """The session's revision once everything that was accepted has begun."""
+        waiting = (job for job in self.state.queue if isinstance(job, QueuedTurn))
+        return self.state.head.revision + sum(1 for job in waiting if job.message or job.result)
+
+    @property
+    def closing(self) -> bool:
+        """True from the moment on when the session's end is decided."""
+        return self.closed or any(isinstance(job, QueuedClose) for job in self.state.queue)
+
+    @property
     def busy_turn(self) -> str | None:
         """The turn that runs, or the first that waits to run."""
         if self._live:
@@ -74,6 +80,10 @@ class SessionJobs:
     def busy(self) -> bool:
         """True while a turn runs or waits to run."""
         return self.busy_turn is not None
+
+    def ends_soon(self, rows: RowsSaid | None) -> bool:
+        """True if the live turn may have ended in the rows already, so that nothing is refused on its account before it is known."""
+        return self.live_turn is not None and (rows is None or rows.ended_turn == self.live_turn)
 
     def will_consume(self, profile: str | None) -> bool:
         """True if a turn of the profile (None: any) waits to run, or runs and its rows have not seen its beginning."""
@@ -116,45 +126,48 @@ class SessionJobs:
                 return not job.cancelled
         return None
 
-    async def repaired(self, ticket: str) -> RepairReceipt:
-        """The answer of a queued repair, once it was made. Raises RuntimeError if it could not be."""
-        await workflow.wait_condition(lambda: ticket in self._repairs)
-        if (receipt := self._repairs.pop(ticket)) is None:
-            raise RuntimeError("the repair could not be written")
-        return receipt
+    async def answer_to(self, ticket: str) -> Record:
+        """The answer of a queued job, once it was done. Raises the Refusal that it came to, RuntimeError if it could not be done."""
+        await workflow.wait_condition(lambda: ticket in self._answers)
+        answer = self._answers.pop(ticket)
+        if answer is None:
+            raise RuntimeError("it could not be written")
+        if isinstance(answer, Refusal):
+            raise answer
+        return answer
 
-    async def take_next(self) -> None:
-        """Works off the first job of the queue. Whatever goes wrong in it, the session goes on."""
+    def give(self, ticket: str, answer: Record | Refusal | None) -> None:
+        """Answers the one who holds the ticket; with None if the job could not be done."""
+        self._answers[ticket] = answer
+
+    def next_job(self) -> Job:
+        """Takes the first job off the queue."""
         job, rest = self.state.queue[0], self.state.queue[1:]
         self.change(queue=rest)
-        try:
-            if isinstance(job, QueuedTurn):
-                await self._run_turn(job)
-            elif isinstance(job, QueuedRepair):
-                await self._repair(job)
-            else:
-                await self._announce(job)
-        except Exception:
-            workflow.logger.exception("a job of the session failed unexpectedly")
-            if isinstance(job, QueuedRepair):
-                self._repairs[job.ticket] = None
+        return job
 
     @property
     def ref(self) -> SessionRef:
         """The session, as activities name it."""
         return SessionRef(tenant=self._start.tenant, session_id=self._start.session_id, session_uid=self.state.head.session_uid)
 
-    async def _run_turn(self, job: QueuedTurn) -> None:
+    async def run_turn(self, job: QueuedTurn) -> None:
+        """Runs a turn to its end. Whatever goes wrong in it, the session goes on."""
         head = self.state.head
         first_attempt = job.turn.attempt == 1
         number = head.turn_number + 1 if first_attempt else job.turn.number
         parent = job.turn.parent_id
         if job.message:
-            job = job.model_copy(update={"message": job.message.model_copy(update={"parent_id": job.message.parent_id or head.leaf_id})})
+            hung_under = job.message.parent_id or (head.hung_under if job.replaces else None) or head.leaf_id
+            job = job.model_copy(update={"message": job.message.model_copy(update={"parent_id": hung_under})})
             parent = job.message.id if job.message else None
+            self.set_head(hung_under=hung_under)
         job = job.model_copy(update={"turn": job.turn.model_copy(update={"number": number, "parent_id": parent})})
-        revision = head.revision + (2 if job.message or (job.result and job.runs_model) else 1)
-        live = self._live = LiveTurn(self.ref, job, revision, self._birth())
+        opens = bool(job.message or (job.result and job.runs_model))
+        revision = head.revision + (2 if opens else 1)
+        live = self._live = LiveTurn(self.ref, job, revision, self.birth())
+        if opens:
+            self.set_head(revision=revision - 1)
         workflow.set_current_details(f"turn {number}: running")
         try:
             outcome = await _to_its_end(live)
@@ -162,7 +175,8 @@ class SessionJobs:
             self._live = None
         self._settle(job, outcome, revision)
 
-    def _birth(self) -> Birth | None:
+    def birth(self) -> Birth | None:
+        """What makes the session's row, until a turn has begun."""
         head = self.state.head
         if head.turn_number:
             return None
@@ -190,11 +204,16 @@ class SessionJobs:
                 handover="all" if outcome.handover == "all" else "one",
                 profile=job.profile,
                 config=job.config,
+                since=outcome.at,
             )
+        elif outcome.state == "handed_over" and batch:
+            batch = batch.model_copy(update={"since": outcome.at})
+        if outcome.expires_at:
+            self.set_head(expires_at=outcome.expires_at)
         self.set_head(leaf_id=turn.message_id, revision=revision, turn_number=turn.number, batch=batch, last_turn=last)
-        self._show()
+        self.show()
 
-    def _show(self) -> None:
+    def show(self) -> None:
         """What an operator sees: search attributes and current details."""
         head = self.state.head
         status = status_of(head, False)
@@ -210,19 +229,6 @@ class SessionJobs:
                     TURN.value_set(head.turn_number),
                 ]
             )
-
-    async def _repair(self, job: QueuedRepair) -> None:
-        head = self.state.head
-        wanted = RepairCalls(session=self.ref, revision=head.revision + 1, at=workflow.now().isoformat())
-        repaired = await written(repair_calls, wanted, "repair")
-        for call_id in repaired.repaired_calls:
-            self.change(recorded=remember(self.state.recorded, call_id, "unknown"))
-        self.set_head(batch=None, revision=head.revision + (1 if repaired.changed else 0))
-        self._repairs[job.ticket] = RepairReceipt(cleared_pending=repaired.cleared_pending, repaired_calls=repaired.repaired_calls)
-        self._show()
-
-    async def _announce(self, job: QueuedRefusal) -> None:
-        await written(record_refusal, RecordRefusal(session=self.ref, refusal=job.refusal), f"refused {job.refusal.what}")
 
 
 async def _to_its_end(live: LiveTurn) -> TurnOutcome:

@@ -27,6 +27,8 @@ class TurnOutcome(Record):
     host_calls: tuple[OpenCall, ...] = ()
     handover: str = "one"
     error: TurnError | None = None
+    at: str = ""
+    expires_at: str = ""
 
 
 class LiveTurn:
@@ -67,8 +69,8 @@ class LiveTurn:
             if done.state != "calls":
                 return self._outcome(done)
             results = await self._server_tools(done)
-            if any(result.paused for result in results):
-                return self._outcome(done, state="paused")
+            if last := next((result for result in results if result.paused), None):
+                return self._outcome(done.model_copy(update={"at": last.at, "expires_at": last.expires_at}), state="paused")
             if any(result.out_of_time for result in results):
                 return await self.end(TIMED_OUT)
             opening, self._step = None, self._step + 1
@@ -153,7 +155,7 @@ class LiveTurn:
             host_context=self._job.host_context,
         )
         ended = await written(hand_over, result, "next host action")
-        return TurnOutcome(turn=self.turn, state="refused" if ended.refused else "handed_over")
+        return TurnOutcome(turn=self.turn, state="refused" if ended.refused else "handed_over", at=ended.at, expires_at=ended.expires_at)
 
     def _ending_error(self) -> TurnError:
         return CANCELLED if self.cancelled else TurnError.of("internal", "the model step failed unexpectedly; the turn may be retried")
@@ -173,7 +175,7 @@ class LiveTurn:
             )
         )
         state = "refused" if ended.refused else "cancelled" if error.type == "cancelled" else "failed"
-        return TurnOutcome(turn=self.turn, state=state, next_step=self._step, error=error)
+        return TurnOutcome(turn=self.turn, state=state, next_step=self._step, error=error, expires_at=ended.expires_at)
 
     def _outcome(self, done: StepDone, state: str | None = None) -> TurnOutcome:
         return TurnOutcome(
@@ -183,6 +185,8 @@ class LiveTurn:
             host_calls=done.host_calls,
             handover=done.handover,
             error=done.error,
+            at=done.at,
+            expires_at=done.expires_at,
         )
 
 

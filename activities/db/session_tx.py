@@ -4,7 +4,7 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
@@ -60,7 +60,7 @@ class SessionTx:
     When it was locked, a host batch or some call was open (`waiting`), steering was pending (`steered`).
     """
 
-    def __init__(self, conn: "asyncpg.Connection[asyncpg.Record]", row: asyncpg.Record, turn_id: str | None) -> None:
+    def __init__(self, conn: "asyncpg.Connection[asyncpg.Record]", row: asyncpg.Record, turn_id: str | None, ttl_seconds: float) -> None:
         self.conn = conn
         self.turn_id = turn_id
         self.uid = str(row["session_uid"])
@@ -77,6 +77,9 @@ class SessionTx:
         self.feed: int = row["feed"]
         self.updated_at: datetime = row["updated_at"]
         self.host_context_known: bool = row["host_context_known"]
+        self.title: str | None = row["title"]
+        self.expires_at: datetime | None = row["expires_at"]
+        self.ttl_seconds = ttl_seconds
         self.turn_state: str | None = row["turn_state"]
         self.turn_attempt: int | None = row["turn_attempt"]
         self.turn_message_id: str | None = row["turn_message_id"]
@@ -93,6 +96,18 @@ class SessionTx:
         if self.turn_attempt is None:
             return False
         return self.turn_attempt > attempt or (self.turn_attempt == attempt and self.turn_state != "running")
+
+    def slide(self, at: datetime) -> str:
+        """Moves the session's expiry with what happened `at`, if sessions expire. Answers it (ISO 8601), or nothing (R176, R179)."""
+        if not self.ttl_seconds:
+            return ""
+        self.change(at, expires_at=at + timedelta(seconds=self.ttl_seconds))
+        return self.expiry
+
+    @property
+    def expiry(self) -> str:
+        """When the session expires as this transaction leaves it (ISO 8601); empty: never."""
+        return self.expires_at.isoformat() if self.expires_at and self.ttl_seconds else ""
 
     def next_change(self) -> int:
         """A new number of the change feed, for a message whose row changes."""
@@ -158,6 +173,9 @@ class SessionTx:
             "updated_at": self.updated_at,
             "subject": self.subject,
             "profile": self.profile,
+            "owner": self.owner,
+            "title": self.title,
+            "expires_at": self.expires_at,
         }
         if not self._events:
             await sql.store_session(self.conn, **session)
@@ -198,8 +216,10 @@ def with_rest(pieces: list[LivePiece], unsent: Sequence[LivePiece]) -> list[Live
 
 
 @asynccontextmanager
-async def session_tx(db: Database, session: SessionRef, turn_id: str | None = None, birth: Birth | None = None) -> AsyncIterator[SessionTx]:
-    """Locks the session for one transaction. `birth`: makes its row first, if it is not there.
+async def session_tx(
+    db: Database, session: SessionRef, turn_id: str | None = None, birth: Birth | None = None, *, ttl_seconds: float = 0.0
+) -> AsyncIterator[SessionTx]:
+    """Locks the session for one transaction. `birth`: makes its row first, if it is not there. `ttl_seconds`: how long it lives on (0: for ever).
 
     Raises SessionGone if there is no such session, ServiceUnavailable if Postgres is not there.
     """
@@ -209,7 +229,7 @@ async def session_tx(db: Database, session: SessionRef, turn_id: str | None = No
         row = await sql.lock_session(conn, session_uid=session.session_uid, turn_id=turn_id)
         if row is None:
             raise SessionGone(session.session_uid)
-        tx = SessionTx(conn, row, turn_id)
+        tx = SessionTx(conn, row, turn_id, ttl_seconds)
         yield tx
         await tx.finish()
 

@@ -66,7 +66,11 @@ async def record_host_result(tx: SessionTx, turn_id: str, result: CallResult, at
     if found is None:
         raise Refusal("not_pending", f"there is no call {result.call_id!r} in this session")
     waited = round((at - found["requested_at"]).total_seconds() * 1000)
-    verdict = Verdict(result.outcome, STATUS_OF_HOST[result.outcome], result.output, duration_ms=max(0, waited))
+    if result.outcome == "expired":
+        verdict = Verdict("interrupted", "unknown", duration_ms=max(0, waited))
+        await tx.announce("host_action.expired", turn_id, at, {"call_id": result.call_id, "tool_name": found["tool_name"]})
+    else:
+        verdict = Verdict(result.outcome, STATUS_OF_HOST[result.outcome], result.output, duration_ms=max(0, waited))
     if await record(tx, result.call_id, verdict, at) is None:
         status = found["status"] or "completed"
         raise Refusal("already_recorded", f"call {result.call_id!r} is recorded already, with status {status}", recorded_status=status)
@@ -89,11 +93,15 @@ async def settle_open_calls(tx: SessionTx, verdict: Verdict, at: datetime, messa
     return settled
 
 
-async def supersede_open_calls(tx: SessionTx, at: datetime) -> None:
-    """A user message came first: the whole batch is `superseded`, in the transaction that adds the user's row (R122)."""
+async def supersede_open_calls(tx: SessionTx, at: datetime) -> list[str]:
+    """A user message came first: the whole batch is `superseded`, in the transaction that adds the user's row (R122).
+
+    Answers the ids of the calls that were open.
+    """
     waited_for = await close_batch(tx)
-    settled = [call["message_id"] for call in await settle_open_calls(tx, SUPERSEDED, at)]
-    await conclude(tx, [*waited_for, *settled], at)
+    settled = await settle_open_calls(tx, SUPERSEDED, at)
+    await conclude(tx, [*waited_for, *(call["message_id"] for call in settled)], at)
+    return [call["call_id"] for call in settled]
 
 
 async def conclude(tx: SessionTx, message_ids: list[str], at: datetime) -> None:

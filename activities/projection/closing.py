@@ -35,12 +35,16 @@ class NewCall:
 
 @dataclass(frozen=True)
 class StepEnd:
-    """What a step leaves. `segments` are (kind, text), beginning at `first_segment`, `unsent` what of them was not streamed; `request` and `response` model messages as JSON."""
+    """What a step leaves.
+
+    `segments` are (place, kind, text), places counted from `first_segment`; `unsent` is what of them was not streamed. `request` and
+    `response` are model messages as JSON.
+    """
 
     done: StepDone
     first_segment: int
     next_model_message: int
-    segments: list[tuple[str, str]] = field(default_factory=list)
+    segments: list[tuple[int, str, str]] = field(default_factory=list)
     unsent: list[LivePiece] = field(default_factory=list)
     calls: list[NewCall] = field(default_factory=list)
     request: str | None = None
@@ -50,7 +54,7 @@ class StepEnd:
     @property
     def text(self) -> str:
         """The step's plain text."""
-        return "".join(text for kind, text in self.segments if kind == "text")
+        return "".join(text for _, kind, text in self.segments if kind == "text")
 
 
 async def close_step(tx: SessionTx, step: RunStep, end: StepEnd) -> StepDone:
@@ -60,6 +64,8 @@ async def close_step(tx: SessionTx, step: RunStep, end: StepEnd) -> StepDone:
         return await _closed_before(tx, key)
     if end.done.state == "answered" and tx.steered and await _steering_came(tx, step, end):
         end = replace(end, done=end.done.model_copy(update={"state": "calls"}))
+    if end.done.state != "calls":
+        end = replace(end, done=end.done.model_copy(update={"expires_at": tx.slide(moment(end.done.at))}))
     if await sql.close_step(tx.conn, **key, result=end.done.model_dump_json(exclude_defaults=True)) is None:
         return await _closed_before(tx, key)
     at = moment(end.done.at)
@@ -91,9 +97,9 @@ async def _rows(tx: SessionTx, step: RunStep, end: StepEnd, at: datetime) -> Non
         await sql.insert_step_rows(
             tx.conn,
             **where,
-            segments=list(range(end.first_segment, end.first_segment + len(end.segments))),
-            kinds=[kind for kind, _ in end.segments],
-            texts=[text for _, text in end.segments],
+            segments=[end.first_segment + place for place, _, _ in end.segments],
+            kinds=[kind for _, kind, _ in end.segments],
+            texts=[text for _, _, text in end.segments],
             positions=list(range(end.next_model_message, end.next_model_message + len(kept))),
             roles=[kind for kind, _ in kept],
             bodies=[body for _, body in kept],

@@ -1,7 +1,7 @@
 """The event that carries a message as readers see it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -11,9 +11,12 @@ from activities.db.messages import display
 from activities.db.session_tx import SessionTx, sql
 
 
-async def announce_new(tx: SessionTx, row: Mapping[str, Any], turn_id: str | None, at: datetime) -> None:
-    """`message.recorded` for a row that this transaction inserted, without segments."""
-    await _announce(tx, display(row, []), turn_id, at)
+async def announce_new(
+    tx: SessionTx, row: Mapping[str, Any], turn_id: str | None, at: datetime, segments: Iterable[Mapping[str, Any]] = ()
+) -> None:
+    """`message.recorded` for a row that this transaction inserted, with its segments."""
+    nothing_yet = {"model": None, "usage": None, "error": None, "created_at": at, "updated_at": at}
+    await _announce(tx, display({**nothing_yet, **row}, segments), turn_id, at)
 
 
 async def announce_settled(tx: SessionTx, message_id: str, turn_id: str | None, at: datetime) -> None:

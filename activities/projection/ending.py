@@ -80,6 +80,18 @@ def pending_action(batch: asyncpg.Record, rows: list[asyncpg.Record]) -> dict[st
     }
 
 
+async def _asked(tx: SessionTx, at: datetime) -> tuple[asyncpg.Record | None, list[asyncpg.Record]]:
+    """What the host is asked for when the turn ends; deadlines begin."""
+    batch, waiting = await pending_calls(tx)
+    if not batch or not waiting:
+        return batch, waiting
+    asked = waiting if batch["handover"] == "all" else waiting[:1]
+    if any(json.loads(row["options"]).get("deadline_seconds") is not None for row in asked):
+        await sql.start_deadlines(tx.conn, session_uid=tx.uid, call_ids=[row["call_id"] for row in asked], at=at)
+        return await pending_calls(tx)
+    return batch, waiting
+
+
 async def finish_turn(
     tx: SessionTx,
     turn_id: str,
@@ -98,15 +110,35 @@ async def finish_turn(
     turn = row or await sql.turn_so_far(tx.conn, session_uid=tx.uid, turn_id=turn_id)
     if turn is None or turn["state"] != "running":
         return
-    batch, calls = await pending_calls(tx) if waiting else (None, [])
-    message_id = turn["message_id"]
-    await announce_settled(tx, message_id, turn_id, at)
+    batch, calls = await _asked(tx, at) if waiting else (None, [])
+    await announce_settled(tx, turn["message_id"], turn_id, at)
     if batch and calls:
         await tx.announce("host_action.pending", turn_id, at, {"pending_action": pending_action(batch, calls)})
-    final = {
+    shown_error = error.model_dump() if error else None
+    final = _final(tx, turn_id, turn, revision) | {"pending_tool_call": pending_tool_call(calls), "error": shown_error}
+    await tx.announce("turn.final", turn_id, at, {name: value for name, value in final.items() if name not in ENVELOPE})
+    if error:
+        await tx.announce("turn.error", turn_id, at, {"error": shown_error})
+    await tx.announce("turn.completed", turn_id, at, {})
+    await sql.finish_turn(
+        tx.conn,
+        session_uid=tx.uid,
+        turn_id=turn_id,
+        state=ending,
+        error=json_text(shown_error) if error else None,
+        final=json_text(final),
+        at=at,
+    )
+    tx.change(at, revision=max(revision, tx.revision))
+    tx.slide(at)
+
+
+def _final(tx: SessionTx, turn_id: str, turn: asyncpg.Record, revision: int) -> dict[str, Any]:
+    """What a turn is answered with, its pending call and its error apart."""
+    return {
         "session_id": tx.session_id,
         "user_message_id": turn["user_message_id"],
-        "message_id": message_id,
+        "message_id": turn["message_id"],
         "turn_id": turn_id,
         "turn_number": turn["number"],
         "attempt": turn["attempt"],
@@ -114,23 +146,7 @@ async def finish_turn(
         "content": turn["content"],
         "model": turn["model"],
         "usage": usage_json(usage_of(turn["usage"])),
-        "pending_tool_call": pending_tool_call(calls),
-        "error": error.model_dump() if error else None,
     }
-    await tx.announce("turn.final", turn_id, at, {name: value for name, value in final.items() if name not in ENVELOPE})
-    if error:
-        await tx.announce("turn.error", turn_id, at, {"error": error.model_dump()})
-    await tx.announce("turn.completed", turn_id, at, {})
-    await sql.finish_turn(
-        tx.conn,
-        session_uid=tx.uid,
-        turn_id=turn_id,
-        state=ending,
-        error=json_text(error.model_dump()) if error else None,
-        final=json_text(final),
-        at=at,
-    )
-    tx.change(at, revision=max(revision, tx.revision))
 
 
 async def end_early(tx: SessionTx, turn_id: str, message_id: str, error: TurnError, revision: int, at: datetime) -> None:

@@ -8,11 +8,12 @@ from activities.db.session_tx import SessionTx, moment, sql
 from activities.llm.translate import LIBRARY, dump, user_request
 from activities.projection.calls import close_batch, record_host_result, supersede_open_calls
 from activities.projection.display import announce_new
+from activities.projection.placing import Row, grown, insert_row, open_branch, place_in, place_of, unknown_parent
 from workflows.contracts.errors import Refusal
 from workflows.contracts.json_text import json_text
 from workflows.contracts.steps import NewMessage, Opening
 from workflows.model.turn import TurnConfig, TurnRef
-from workflows.rules.tree import Place, Placement, place_under
+from workflows.rules.tree import place_under
 
 
 @dataclass(frozen=True)
@@ -69,33 +70,12 @@ async def steering_turn(tx: SessionTx, turn: TurnRef, profile: str) -> TurnRef:
     if leaf and leaf["extendable"]:
         return turn.model_copy(update={"message_id": leaf["id"]})
     at = moment(turn.accepted_at)
-    parent = await _place_of(tx, tx.active_leaf_id) if tx.active_leaf_id else None
-    place = await _grown(tx, parent, 1)
+    parent = await place_of(tx, tx.active_leaf_id) if tx.active_leaf_id else None
+    place = await grown(tx, parent, 1)
     counts = (parent.count_all, parent.count_user, parent.count_assistant) if parent else (0, 0, 0)
-    await _row(tx, turn, turn.message_id, tx.active_leaf_id, "assistant", "", place, counts, profile, None)
+    await insert_row(tx, Row(turn.message_id, tx.active_leaf_id, "assistant", turn_id=turn.turn_id, profile=profile), place, counts, at)
     tx.change(at, message_count=tx.message_count + 1)
     return turn
-
-
-async def _grown(tx: SessionTx, parent: Place | None, rows: int) -> Placement:
-    """The place under a parent, its branch made or lengthened by `rows`."""
-    place = place_under(parent)
-    if place.opens_branch:
-        await _open_branch(tx, place, rows)
-    else:
-        await sql.grow_branch(tx.conn, session_uid=tx.uid, branch=place.branch, tip_depth=place.depth + rows - 1)
-    return place
-
-
-async def _open_branch(tx: SessionTx, place: Placement, rows: int) -> None:
-    await sql.insert_branch(
-        tx.conn,
-        session_uid=tx.uid,
-        branch=place.branch,
-        tip_depth=place.depth + rows - 1,
-        chain=list(place.chain),
-        chain_depths=list(place.chain_depths),
-    )
 
 
 async def _place_of_message(tx: SessionTx, turn: TurnRef, message: NewMessage) -> Mapping[str, Any] | None:
@@ -106,12 +86,8 @@ async def _place_of_message(tx: SessionTx, turn: TurnRef, message: NewMessage) -
     if message.parent_id is None and found["rooted"]:
         raise Refusal("unknown_parent", "the session has a first message already; name the parent")
     if message.parent_id is not None and found["id"] is None:
-        raise _unknown_parent(message.parent_id)
+        raise unknown_parent(message.parent_id)
     return found if message.parent_id is not None else None
-
-
-def _unknown_parent(message_id: str) -> Refusal:
-    return Refusal("unknown_parent", f"there is no message {message_id!r} in this session", parent_id=message_id)
 
 
 async def _turn_row(tx: SessionTx, turn: TurnRef, profile: str, config: TurnConfig | None) -> None:
@@ -136,10 +112,10 @@ async def _turn_row(tx: SessionTx, turn: TurnRef, profile: str, config: TurnConf
 async def _user_message(tx: SessionTx, turn: TurnRef, message: NewMessage, profile: str, row: Mapping[str, Any] | None) -> Opened:
     """The user's row under its parent, and the assistant's empty row under it."""
     at = moment(turn.accepted_at)
-    parent = _place(row) if row else None
+    parent = place_in(row) if row else None
     place = place_under(parent)
     if place.opens_branch:
-        await _open_branch(tx, place, 2)
+        await open_branch(tx, place, 2)
     counts = (parent.count_all + 1, parent.count_user + 1, parent.count_assistant) if parent else (1, 1, 0)
     request = dump(user_request(message.content, message.host_context, turn.accepted_at))
     change, _ = tx.next_change(), tx.next_change()
@@ -164,60 +140,10 @@ async def _user_message(tx: SessionTx, turn: TurnRef, message: NewMessage, profi
         body=request,
         library=LIBRARY,
     )
-    shown: dict[str, Any] = {
-        "id": message.id,
-        "parent_id": message.parent_id,
-        "role": "user",
-        "content": message.content,
-        "turn_id": turn.turn_id,
-    }
-    shown |= {"profile": profile, "model": None, "usage": None, "error": None, "created_at": at, "updated_at": at}
-    await announce_new(tx, shown, turn.turn_id, at)
+    row_shown = {"id": message.id, "parent_id": message.parent_id, "role": "user", "content": message.content, "turn_id": turn.turn_id}
+    await announce_new(tx, row_shown | {"profile": profile}, turn.turn_id, at)
     tx.change(at, message_count=tx.message_count + 2)
     return Opened(turn, request, row)
-
-
-async def _place_of(tx: SessionTx, message_id: str) -> Place:
-    row = await sql.message_place(tx.conn, session_uid=tx.uid, message_id=message_id)
-    if row is None:
-        raise _unknown_parent(message_id)
-    return _place(row)
-
-
-def _place(row: Mapping[str, Any]) -> Place:
-    return Place.model_validate({name: row[name] for name in Place.model_fields})
-
-
-async def _row(
-    tx: SessionTx,
-    turn: TurnRef,
-    message_id: str,
-    parent_id: str | None,
-    role: str,
-    content: str,
-    place: Placement,
-    counts: tuple[int, int, int],
-    profile: str,
-    digest: str | None,
-) -> None:
-    await sql.insert_message(
-        tx.conn,
-        session_uid=tx.uid,
-        id=message_id,
-        parent_id=parent_id,
-        role=role,
-        content=content,
-        branch=place.branch,
-        depth=place.depth,
-        count_all=counts[0],
-        count_user=counts[1],
-        count_assistant=counts[2],
-        turn_id=turn.turn_id,
-        profile=profile,
-        digest=digest,
-        change=tx.next_change(),
-        at=moment(turn.accepted_at),
-    )
 
 
 async def _host_context(tx: SessionTx, host_context: dict[str, object] | None, turn: TurnRef) -> None:

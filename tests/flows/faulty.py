@@ -22,19 +22,20 @@ class FaultyInputs(SessionInputs):
 
 
 class FaultyJobs(SessionJobs):
-    async def _run_turn(self, job: QueuedTurn) -> None:
+    async def run_turn(self, job: QueuedTurn) -> None:
         if job.message and job.message.content == IN_JOB:
             raise ZeroDivisionError(IN_JOB)
-        await super()._run_turn(job)
+        await super().run_turn(job)
 
 
 @workflow.defn(name="SessionWorkflow")
 class FaultySession(SessionWorkflow):
+    jobs = FaultyJobs
+    inputs = FaultyInputs
+
     @workflow.init
     def __init__(self, start: SessionStart) -> None:
         super().__init__(start)
-        self._jobs = FaultyJobs(start)
-        self._inputs = FaultyInputs(self._jobs)
 
     @workflow.run
     async def run(self, start: SessionStart) -> None:

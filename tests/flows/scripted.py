@@ -18,6 +18,7 @@ from temporalio.worker import Worker
 from worker import WORKFLOWS, workflow_runner
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import ContinuationInput, Input, MessageInput, SessionStart
+from workflows.contracts.sessions import AmendSession, Erased, EraseHistories, EraseRows, PostCard, Remind, Written
 from workflows.contracts.steps import RunStep, StepDone
 from workflows.contracts.tools import RunTool, SettleCall, ToolDone
 from workflows.contracts.turns import (
@@ -62,6 +63,7 @@ class Scripted:
     """Records what the workflow asks for. `step` decides what a model step comes to."""
 
     step: Script = answers
+    written: Written = field(default_factory=Written)
     head: Head = field(default_factory=lambda: Head(default_profile="default", indexed=True))
     asked: list[Any] = field(default_factory=list)
 
@@ -120,6 +122,30 @@ class Scripted:
         self.asked.append(refused)
 
     @activity.defn
+    async def post_card(self, card: PostCard) -> Written:
+        self.asked.append(card)
+        return self.written
+
+    @activity.defn
+    async def amend_session(self, change: AmendSession) -> Written:
+        self.asked.append(change)
+        return Written()
+
+    @activity.defn
+    async def remind(self, reminder: Remind) -> None:
+        self.asked.append(reminder)
+
+    @activity.defn
+    async def erase_rows(self, erase: EraseRows) -> Erased:
+        self.asked.append(erase)
+        return Erased()
+
+    @activity.defn
+    async def erase_histories(self, erase: EraseHistories) -> Erased:
+        self.asked.append(erase)
+        return Erased()
+
+    @activity.defn
     async def load_head(self, which: LoadHead) -> Head:
         self.asked.append(which)
         return self.head
@@ -136,6 +162,11 @@ class Scripted:
             self.note_steering,
             self.record_refusal,
             self.load_head,
+            self.post_card,
+            self.amend_session,
+            self.remind,
+            self.erase_rows,
+            self.erase_histories,
         ]
 
 

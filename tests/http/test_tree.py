@@ -124,3 +124,13 @@ async def test_r52_r53_the_binding_holds(system: System, session: str) -> None:
         assert (answer.status_code, answer.json()["code"]) == (409, "binding_conflict")
     assert (await system.chat(session, profile="assistant", subject="invoice-7"))["error"] is None
     assert (await system.get(f"/sessions/{session}"))["subject"] == "invoice-7"
+
+
+async def test_s39_of_two_writers_with_one_expectation_one_gets_through(system: System, session: str) -> None:
+    revision = (await system.chat(session))["revision"]
+    body = {"session_id": session, "content": "x", "expected_revision": revision}
+    answers = await asyncio.gather(system.post("/chat", body), system.post("/chat", body, api=1))
+    assert sorted(answer.status_code for answer in answers) == [200, 409]
+    refused = next(answer.json() for answer in answers if answer.status_code == 409)
+    assert refused["code"] == "conversation_conflict" and refused["revision"] > revision
+    assert len(await system.messages(session)) == 4

@@ -1,6 +1,6 @@
 """The one error tree. A refusal is what a caller did wrong or too late; everything else is a fault of ours or of a service."""
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from temporalio.exceptions import ApplicationError
 
@@ -20,6 +20,9 @@ RefusalCode = Literal[
     "unknown_profile",
     "bad_request",
     "usage_limit",
+    "forbidden",
+    "closed",
+    "internal",
 ]
 
 REFUSAL = "Refusal"
@@ -45,6 +48,12 @@ class Refusal(OutlastError):
     def as_failure(self) -> ApplicationError:
         """The same refusal in the form that an update handler may raise."""
         return ApplicationError(self.message, self.code, self.facts, type=REFUSAL, non_retryable=True)
+
+    @classmethod
+    def named(cls, code: str, message: str) -> "Refusal":
+        """A refusal that an activity came to; a code that this release does not know is `internal`."""
+        known: RefusalCode = next((known for known in get_args(RefusalCode) if known == code), "internal")
+        return cls(known, message)
 
     @classmethod
     def from_failure(cls, failure: ApplicationError) -> "Refusal":

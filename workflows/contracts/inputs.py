@@ -2,6 +2,8 @@
 
 from typing import Any, Literal
 
+from pydantic import Field
+
 from workflows.model.base import Record
 from workflows.model.session import Caller
 from workflows.model.turn import TurnConfig
@@ -21,12 +23,17 @@ class RowsSaid(Record):
 
 
 class Input(Record):
-    """What every input carries. `revision` given: the input is refused unless it is the session's."""
+    """What every input carries.
+
+    `expected_revision`: the input is refused unless it is the session's. `key`: the same key with the same body is the same input
+    and gets the same answer.
+    """
 
     tenant: str = "default"
     principal: str = "local"
     roles: tuple[str, ...] = ()
     expected_revision: int | None = None
+    key: str | None = None
     rows: RowsSaid | None = None
 
     @property
@@ -76,6 +83,30 @@ class CancelInput(Input):
     turn_id: str | None = None
 
 
+class CardInput(Input):
+    """A host card: something that the host shows in the conversation. The model reads `content`, never the components."""
+
+    id: str = ""
+    segments: list[dict[str, Any]] = Field(default_factory=list)
+    content: str = ""
+    digest: str = ""
+    profile: str | None = None
+    subject: str | None = None
+
+
+class AmendInput(Input):
+    """Changes of a session's own fields; what is not in `fields` stays. `active_leaf_id` supersedes a pending action, as a branch does."""
+
+    fields: tuple[Literal["title", "owner_id", "active_leaf_id"], ...] = ()
+    title: str | None = None
+    owner_id: str | None = None
+    active_leaf_id: str | None = None
+
+
+class CloseInput(Input):
+    """Deletes the session: cancels, drains, removes its rows, then its histories."""
+
+
 class RepairInput(Input):
     """Resolves the pending action and every open call as `unknown`."""
 
@@ -104,6 +135,28 @@ class SteerReceipt(Record):
     delivery: Literal["queued", "promoted"]
     session_uid: str = ""
     turn_id: str | None = None
+
+
+class CardReceipt(Record):
+    """A card that is in the rows. `revision` is the session's after it."""
+
+    session_uid: str
+    message_id: str
+    revision: int
+
+
+class AmendReceipt(Record):
+    """A change that is in the rows."""
+
+    session_uid: str
+    revision: int
+
+
+class CloseReceipt(Record):
+    """The rows are gone. `erasure_id` names the workflow that removes histories and payloads."""
+
+    session_uid: str
+    erasure_id: str
 
 
 class CancelReceipt(Record):

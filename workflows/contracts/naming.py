@@ -5,6 +5,12 @@ from urllib.parse import quote
 from temporalio.common import SearchAttributeKey
 
 SESSION_WORKFLOW = "SessionWorkflow"
+ERASURE_WORKFLOW = "ErasureWorkflow"
+
+
+def erasure_workflow_id(session_uid: str) -> str:
+    """The workflow that removes what is left of a session. A uid is never used twice, so neither is this id."""
+    return f"erasure/{session_uid}"
 
 
 def session_workflow_id(tenant: str, session_id: str) -> str:

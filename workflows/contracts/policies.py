@@ -27,6 +27,12 @@ UNTIL_DONE = RetryPolicy(initial_interval=timedelta(seconds=0.2), backoff_coeffi
 STEP = RetryPolicy(initial_interval=timedelta(seconds=0.2), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=5))
 """For model steps: the step counts its provider's failures itself and names the next delay (sessions.md, Failure inside a turn)."""
 
+ERASURE = timedelta(seconds=120)
+"""One look at whether everything is gone."""
+
+UNTIL_GONE = RetryPolicy(initial_interval=timedelta(seconds=1), backoff_coefficient=1.5, maximum_interval=timedelta(seconds=30))
+"""For erasures, which wait for Temporal's own background work."""
+
 WRITE = timedelta(seconds=60)
 """One attempt of a write that needs no model."""
 

@@ -83,6 +83,7 @@ class StepDone(Record):
     steering: tuple[str, ...] = ()
     at: str = ""
     first_text_at: str = ""
+    expires_at: str = ""
     seconds: float = 0.0
 
 

@@ -45,6 +45,7 @@ class ToolDone(Record):
     paused: bool = False
     out_of_time: bool = False
     at: str = ""
+    expires_at: str = ""
     seconds: float = 0.0
 
 

@@ -47,6 +47,7 @@ class TurnEnded(Record):
     response: str = ""
     refused: bool = False
     at: str = ""
+    expires_at: str = ""
 
 
 class RepairCalls(Record):

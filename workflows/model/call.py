@@ -5,7 +5,8 @@ from typing import Literal
 from workflows.model.base import Record
 
 Category = Literal["server", "host"]
-HostOutcome = Literal["success", "failed", "denied"]
+HostOutcome = Literal["success", "failed", "denied", "expired"]
+"""`expired` is no host's word: the deadline passed, and what became of the action is unknown."""
 CallStatus = Literal["completed", "failed", "denied", "cancelled", "superseded", "unknown"]
 """How a call was resolved (sessions.md, Outcomes). `completed` is stored as no status at all."""
 

@@ -10,7 +10,8 @@ from workflows.model.turn import TurnConfig, TurnError, TurnRef
 class Batch(Record):
     """The host calls of one response that wait for the host, in model order.
 
-    `calls` are all of them, `answered` the ids with a recorded result. `turn` is the turn that asked, `step` its step.
+    `calls` are all of them, `answered` the ids with a recorded result, `reminded` those whose reminder went out. `turn` is the turn
+    that asked, `step` its step. `since` is when the host was asked for what is pending now.
     """
 
     message_id: str
@@ -21,11 +22,18 @@ class Batch(Record):
     handover: Literal["one", "all"] = "one"
     profile: str = ""
     config: TurnConfig | None = None
+    since: str = ""
+    reminded: tuple[str, ...] = ()
 
     @property
     def open(self) -> tuple[OpenCall, ...]:
         """The calls that still wait, in model order."""
         return tuple(call for call in self.calls if call.call_id not in self.answered)
+
+    @property
+    def asked(self) -> tuple[OpenCall, ...]:
+        """The calls that the host is asked for now: one, or all of them."""
+        return self.open if self.handover == "all" else self.open[:1]
 
     @property
     def pending(self) -> OpenCall | None:
@@ -63,6 +71,7 @@ class Head(Record):
     """Where a session stands. Carried through continue-as-new; a workflow that starts where rows exist loads it from them.
 
     `revision` is the number of committed changes of tree, leaf and pending action. `default_profile` is the worker's;
+    `hung_under` is what the newest user message hangs under; `expires_at` when the session ends if nothing happens (empty: never).
     `indexed` says that the namespace knows Outlast's search attributes.
     """
 
@@ -72,10 +81,13 @@ class Head(Record):
     default_profile: str = ""
     indexed: bool = False
     leaf_id: str | None = None
+    hung_under: str | None = None
     revision: int = 0
     turn_number: int = 0
     batch: Batch | None = None
     last_turn: LastTurn | None = None
+    expires_at: str = ""
+    hold_while_pending: bool = False
 
     @property
     def born(self) -> bool:

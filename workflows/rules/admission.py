@@ -3,13 +3,14 @@
 import re
 
 from workflows.contracts.errors import Refusal
-from workflows.contracts.inputs import ContinuationInput, Input, MessageInput, RetryInput, SteerInput
+from workflows.contracts.inputs import CardInput, ContinuationInput, Input, MessageInput, RetryInput, SteerInput
 from workflows.model.state import Head, LastTurn
 from workflows.rules.state import SessionState
 
-STATUS_OF_OUTCOME = {"success": "completed", "failed": "failed", "denied": "denied"}
+STATUS_OF_OUTCOME = {"success": "completed", "failed": "failed", "denied": "denied", "expired": "unknown"}
 
 
+MOST_COMPONENTS = 16
 ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 
@@ -17,11 +18,21 @@ def check_shape(message: MessageInput | SteerInput) -> None:
     """Refuses what no row could hold. The api checks this before; a signal comes past it."""
     parent, subject = (message.parent_id, message.subject) if isinstance(message, MessageInput) else (None, None)
     for name, value in (("id", message.id or None), ("turn_id", message.turn_id), ("parent_id", parent)):
-        if value is not None and (not ID.fullmatch(value) or value in (".", "..")):
-            raise Refusal("bad_request", f"{name} must be 1 to 64 characters of A-Za-z0-9._:-")
+        check_id(name, value)
     for name, text in (("content", message.content), ("subject", subject or ""), ("profile", message.profile or "")):
-        if "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text):
-            raise Refusal("bad_request", f"{name} holds a NUL character or half a surrogate pair")
+        check_text(name, text)
+
+
+def check_id(name: str, value: str | None) -> None:
+    """Refuses what is no id (R66)."""
+    if value is not None and (not ID.fullmatch(value) or value in (".", "..")):
+        raise Refusal("bad_request", f"{name} must be 1 to 64 characters of A-Za-z0-9._:-")
+
+
+def check_text(name: str, text: str) -> None:
+    """Refuses text that no row could hold."""
+    if "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text):
+        raise Refusal("bad_request", f"{name} holds a NUL character or half a surrogate pair")
 
 
 def check_owner(head: Head, asked: Input) -> None:
@@ -30,17 +41,17 @@ def check_owner(head: Head, asked: Input) -> None:
         raise Refusal("not_found", "there is no such session")
 
 
-def check_revision(head: Head, asked: Input) -> None:
-    """Refuses a write that was prepared for another state of the session (S39)."""
-    if asked.expected_revision is not None and asked.expected_revision != head.revision:
+def check_revision(revision: int, asked: Input) -> None:
+    """Refuses a write that was prepared for another state of the session. What is accepted and has yet to begin counts (S39)."""
+    if asked.expected_revision is not None and asked.expected_revision != revision:
         raise Refusal(
             "conversation_conflict",
-            f"the session is at revision {head.revision}, not {asked.expected_revision}; read it again and decide anew",
-            revision=head.revision,
+            f"the session is at revision {revision}, not {asked.expected_revision}; read it again and decide anew",
+            revision=revision,
         )
 
 
-def check_binding(head: Head, message: MessageInput) -> None:
+def check_binding(head: Head, message: MessageInput | CardInput) -> None:
     """Refuses another profile or subject than the session is bound to (R52, R53)."""
     binding = head.binding
     if binding.subject is None or not head.born:
@@ -66,6 +77,20 @@ def check_same_body(known_id: str, first: str, second: str) -> None:
     """Refuses an id that came before with another body (R63, R154)."""
     if first != second:
         raise Refusal("duplicate_id", f"id {known_id!r} was used with another body; nothing was changed")
+
+
+def check_idle(head: Head, live: bool) -> None:
+    """Refuses a card while a turn runs or an action is pending (R172)."""
+    if live or head.batch:
+        raise Refusal("busy", "a turn is running" if live else "a host action is pending")
+
+
+def check_card_shape(card: CardInput) -> None:
+    """Refuses what is no card: 1 to 16 components (R175)."""
+    check_id("id", card.id or None)
+    if not 1 <= len(card.segments) <= MOST_COMPONENTS or any(segment.get("kind") != "component" for segment in card.segments):
+        raise Refusal("bad_request", f"a card has 1 to {MOST_COMPONENTS} segments of kind component")
+    check_text("content", card.content)
 
 
 def check_busy(head: Head, message: MessageInput, live: bool) -> None:

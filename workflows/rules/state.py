@@ -2,11 +2,11 @@
 
 import hashlib
 import json
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from workflows.contracts.inputs import MessageInput, RecordedRefusal, SteerInput, SteerReceipt
+from workflows.contracts.inputs import AmendInput, CardInput, Input, RecordedRefusal, SteerReceipt
 from workflows.contracts.policies import RECENT_IDS
 from workflows.contracts.steps import NewMessage
 from workflows.model.base import Record
@@ -21,9 +21,11 @@ class QueuedTurn(Record):
     """An accepted input that waits for its turn. `turn.number` is assigned when it begins.
 
     `message` for a message, `result` for a continuation, neither for a retry, which begins with `first_step`, and for steering. A turn that is
-    `cancelled` already is recorded as such without a model request. `polite` turns are not cancelled by a later message.
+    `cancelled` already is recorded as such without a model request. `polite` turns are not cancelled by a later message. One that
+    `replaces` hangs where the newest user message hung.
     """
 
+    job: Literal["turn"] = "turn"
     turn: TurnRef
     profile: str
     config: TurnConfig | None = None
@@ -34,6 +36,7 @@ class QueuedTurn(Record):
     runs_model: bool = True
     cancelled: bool = False
     polite: bool = False
+    replaces: bool = False
 
 
 class Steered(Record):
@@ -46,16 +49,57 @@ class Steered(Record):
 class QueuedRepair(Record):
     """A repair that waits for its place in the order. `ticket` names it for the one who asked."""
 
+    job: Literal["repair"] = "repair"
     ticket: str
+
+
+class QueuedCard(Record):
+    """A card that waits for its place in the order."""
+
+    job: Literal["card"] = "card"
+    ticket: str
+    card: CardInput
+
+
+class QueuedAmend(Record):
+    """A change of the session's fields that waits for its place in the order."""
+
+    job: Literal["amend"] = "amend"
+    ticket: str
+    amend: AmendInput
+
+
+class QueuedClose(Record):
+    """The session's end, once everything before it is done. No ticket: it expired."""
+
+    job: Literal["close"] = "close"
+    ticket: str = ""
+
+
+class QueuedReminder(Record):
+    """A host action that has waited for so long that its readers are reminded."""
+
+    job: Literal["reminder"] = "reminder"
+    call_id: str
+
+
+class KeyedAnswer(Record):
+    """What was answered under an idempotency key, as JSON; None while it is being worked on."""
+
+    digest: str
+    answer: str | None = None
 
 
 class QueuedRefusal(Record):
     """A refused signal that is to be made readable as an event."""
 
+    job: Literal["refusal"] = "refusal"
     refusal: RecordedRefusal
 
 
-Job = QueuedTurn | QueuedRepair | QueuedRefusal
+Job = Annotated[
+    QueuedTurn | QueuedRepair | QueuedCard | QueuedAmend | QueuedClose | QueuedReminder | QueuedRefusal, Field(discriminator="job")
+]
 
 
 class SessionState(Record):
@@ -66,6 +110,7 @@ class SessionState(Record):
     recent: dict[str, Recent] = Field(default_factory=dict)
     recorded: dict[str, str] = Field(default_factory=dict)
     steered: dict[str, Steered] = Field(default_factory=dict)
+    keys: dict[str, KeyedAnswer] = Field(default_factory=dict)
     tombstones: dict[str, str] = Field(default_factory=dict)
     refusals: tuple[RecordedRefusal, ...] = ()
 
@@ -78,12 +123,12 @@ def remember(known: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
     return kept
 
 
-MEANING = {"content", "parent_id", "profile", "subject", "host_context", "config", "when_busy"}
+NO_MEANING = {"id", "digest", "turn_id", "tenant", "principal", "roles", "expected_revision", "key", "rows"}
 
 
-def body_digest(asked: MessageInput | SteerInput) -> str:
+def body_digest(asked: Input) -> str:
     """SHA-256 (hex) over what an input means. A repeat under the same id must have the same digest (R63, R154)."""
-    body = asked.model_dump(mode="json", include=MEANING)
+    body = asked.model_dump(mode="json", exclude=NO_MEANING)
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

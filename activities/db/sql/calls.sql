@@ -63,3 +63,8 @@ where b.session_uid = :session_uid and b.state = 'open';
 -- How a step's host calls are handed over.
 select result ->> 'handover' from steps
 where session_uid = :session_uid and turn_id = :turn_id and attempt = :attempt and step = :step;
+
+-- name: start_deadlines(session_uid, call_ids, at)!
+-- The host is asked for these calls now; their deadlines, if they have any, count from here.
+update calls set deadline_at = :at::timestamptz + make_interval(secs => (options ->> 'deadline_seconds')::double precision)
+where session_uid = :session_uid and call_id = any(:call_ids::text[]) and deadline_at is null and options ->> 'deadline_seconds' is not null;

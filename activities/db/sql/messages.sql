@@ -154,3 +154,13 @@ select body from model_messages where session_uid = :session_uid and message_id 
 -- A turn ended with an error outside its step.
 update messages set error = :error::json, change = :change, updated_at = greatest(updated_at, :at)
 where session_uid = :session_uid and id = :id;
+
+-- name: insert_cards(session_uid, message_id, positions, datas)!
+-- The components of a host card.
+insert into segments (session_uid, message_id, position, kind, data)
+select :session_uid::uuid, :message_id, s.position, 'component', s.data::json
+from unnest(:positions::integer[], :datas::text[]) as s (position, data);
+
+-- name: digest_of(session_uid, message_id)^
+-- What a message said, if its id is in use.
+select digest from messages where session_uid = :session_uid and id = :message_id;

@@ -8,7 +8,7 @@ on conflict do nothing;
 -- The session's row, locked, with what a writer wants to know first: the state of its turn and whether text is being streamed.
 select
   s.session_uid, s.tenant, s.session_id, s.owner, s.profile, s.subject, s.active_leaf_id, s.revision, s.turn_number,
-  s.message_count, s.cursor, s.feed, s.updated_at, s.host_context is not null as host_context_known,
+  s.message_count, s.cursor, s.feed, s.updated_at, s.title, s.expires_at, s.host_context is not null as host_context_known,
   t.state as turn_state, t.attempt as turn_attempt, t.message_id as turn_message_id, t.usage as turn_usage, m.usage as message_usage,
   exists (select from live_deltas d where d.session_uid = s.session_uid) as streaming,
   exists (select from host_batches b where b.session_uid = s.session_uid and b.state = 'open')
@@ -20,11 +20,12 @@ left join messages m on m.session_uid = t.session_uid and m.id = t.message_id
 where s.session_uid = :session_uid
 for update of s;
 
--- name: store_session(session_uid, active_leaf_id, revision, turn_number, message_count, cursor, feed, updated_at, subject, profile)!
+-- name: store_session(session_uid, active_leaf_id, revision, turn_number, message_count, cursor, feed, updated_at, subject, profile, owner, title, expires_at)!
 -- Where the session stands after a transaction.
 update sessions set
   active_leaf_id = :active_leaf_id, revision = greatest(revision, :revision), turn_number = greatest(turn_number, :turn_number),
-  message_count = :message_count, cursor = :cursor, feed = :feed, updated_at = greatest(updated_at, :updated_at), subject = :subject, profile = :profile
+  message_count = :message_count, cursor = :cursor, feed = :feed, updated_at = greatest(updated_at, :updated_at), subject = :subject,
+  profile = :profile, owner = :owner, title = :title, expires_at = :expires_at
 where session_uid = :session_uid;
 
 -- name: store_host_context(session_uid, host_context, at)!
@@ -35,13 +36,13 @@ update sessions set host_context = :host_context, host_context_at = :at where se
 -- The last host context and when it was captured.
 select host_context, host_context_at from sessions where session_uid = :session_uid;
 
--- name: store_session_and_events(session_uid, active_leaf_id, revision, turn_number, message_count, cursor, feed, updated_at, subject, profile, seqs, turn_ids, types, datas, ats, note)$
+-- name: store_session_and_events(session_uid, active_leaf_id, revision, turn_number, message_count, cursor, feed, updated_at, subject, profile, owner, title, expires_at, seqs, turn_ids, types, datas, ats, note)$
 -- Where the session stands after a transaction, its durable events in their order, and the note that wakes readers at the commit.
 with stored as (
   update sessions set
     active_leaf_id = :active_leaf_id, revision = greatest(revision, :revision), turn_number = greatest(turn_number, :turn_number),
     message_count = :message_count, cursor = :cursor, feed = :feed, updated_at = greatest(updated_at, :updated_at), subject = :subject,
-    profile = :profile
+    profile = :profile, owner = :owner, title = :title, expires_at = :expires_at
   where session_uid = :session_uid::uuid
 ), appended as (
   insert into events (session_uid, seq, turn_id, type, data, at)
@@ -81,9 +82,27 @@ from piece;
 
 -- name: find_head(tenant, session_id)^
 -- A session by its alias, for a workflow that starts where rows exist.
-select session_uid, owner, profile, subject, active_leaf_id, revision, turn_number
-from sessions where tenant = :tenant and session_id = :session_id;
+select s.session_uid, s.owner, s.profile, s.subject, s.active_leaf_id, s.revision, s.turn_number, s.expires_at,
+  (select asked.parent_id from turns t
+    join messages answer on answer.session_uid = t.session_uid and answer.id = t.message_id
+    join messages asked on asked.session_uid = t.session_uid and asked.id = answer.parent_id
+    where t.session_uid = s.session_uid order by t.number desc limit 1) as hung_under
+from sessions s where s.tenant = :tenant and s.session_id = :session_id;
 
 -- name: owner_of(session_uid)$
 -- Whose session it is.
 select owner from sessions where session_uid = :session_uid;
+
+-- name: count_session_rows(session_uid)
+-- What an erasure is about to remove, by table.
+select 'sessions' as name, count(*)::integer as rows from sessions where session_uid = :session_uid
+union all select 'messages', count(*)::integer from messages where session_uid = :session_uid
+union all select 'turns', count(*)::integer from turns where session_uid = :session_uid
+union all select 'calls', count(*)::integer from calls where session_uid = :session_uid
+union all select 'events', count(*)::integer from events where session_uid = :session_uid
+union all select 'steering', count(*)::integer from steering where session_uid = :session_uid;
+
+-- name: delete_session(session_uid, note)$
+-- Removes a session and everything that hangs on it, and wakes its readers.
+with gone as (delete from sessions where session_uid = :session_uid)
+select pg_notify('outlast', :note);

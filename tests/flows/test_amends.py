@@ -1,0 +1,214 @@
+"""Cards, changes of a session's fields, its end and its alarms, on a real server; what activities do is scripted."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from temporalio.client import Client, WorkflowExecutionStatus
+
+from tests.flows.scripted import Scripted, answers, asks_host, ended, refused, session_with
+from workflows.contracts.inputs import AmendInput, CardInput, CloseInput
+from workflows.contracts.sessions import AmendSession, EraseHistories, EraseRows, PostCard, Remind, Written
+from workflows.contracts.steps import RunStep, StepDone
+from workflows.contracts.turns import HandOver
+from workflows.model.call import OpenCall
+
+SEGMENTS = [{"kind": "component", "type": "chart", "data": {}}]
+
+
+def card(card_id: str = "k1", **fields: object) -> CardInput:
+    return CardInput.model_validate({"id": card_id, "segments": SEGMENTS, **fields})
+
+
+async def test_r169_card_twice_is_one_card_and_the_next_message_hangs_under_it(temporal: Client) -> None:
+    scripted = Scripted()
+    async with session_with(temporal, scripted) as session:
+        await session.say()
+        await ended(session, 1)
+        first, second = await asyncio.gather(session.send("card", card()), session.send("card", card()))
+        assert first["message_id"] == second["message_id"] == "k1"
+        await session.say()
+        await ended(session, 2)
+        assert (await refused(session.send("card", card(content="other")))).code == "duplicate_id"
+    assert len(scripted.of(PostCard)) == 1
+    opening = scripted.steps[1].opening
+    assert opening and opening.message and opening.message.parent_id == "k1"
+
+
+async def test_r172_card_late_or_in_the_middle_is_busy(temporal: Client) -> None:
+    go_on = asyncio.Event()
+
+    async def slow(step: RunStep) -> StepDone:
+        await go_on.wait()
+        return await asks_host("c1")(step)
+
+    async with session_with(temporal, Scripted(step=slow)) as session:
+        await session.say()
+        assert (await refused(session.send("card", card()))).code == "busy"
+        go_on.set()
+        await ended(session, 1)
+        assert (await refused(session.send("card", card()))).code == "busy"
+
+
+async def test_r173_a_card_begins_a_session_and_binds_it(temporal: Client) -> None:
+    scripted = Scripted()
+    async with session_with(temporal, scripted) as session:
+        await session.send("card", card(subject="anna"))
+        assert (await refused(session.say(subject="ben"))).code == "binding_conflict"
+        await session.say(subject="anna", profile="default")
+        await ended(session, 1)
+    assert scripted.of(PostCard)[0].birth.subject == "anna"
+
+
+async def test_r175_what_is_no_card_is_refused(temporal: Client) -> None:
+    async with session_with(temporal, Scripted()) as session:
+        for segments in ([], SEGMENTS * 17, [{"kind": "text", "text": "x"}]):
+            assert (await refused(session.send("card", card(segments=segments)))).code == "bad_request"
+        await session.handle.result()
+
+
+async def test_amend_twice_is_harmless_and_late_it_supersedes_what_is_pending(temporal: Client) -> None:
+    scripted = Scripted(step=asks_host("c1"))
+    async with session_with(temporal, scripted) as session:
+        first = await session.say()
+        await ended(session, 1)
+        for _ in range(2):
+            await session.send("amend", AmendInput(fields=("title",), title="Orders"))
+        before = (await session.head()).revision
+        await session.send("amend", AmendInput(fields=("active_leaf_id",), active_leaf_id=first["user_message_id"]))
+        head = await session.head()
+        assert (head.batch, head.leaf_id, head.revision) == (None, first["user_message_id"], before + 1)
+    assert len(scripted.of(AmendSession)) == 3
+
+
+async def test_r46_only_an_admin_changes_the_owner(temporal: Client) -> None:
+    async with session_with(temporal, Scripted()) as session:
+        await session.say()
+        await ended(session, 1)
+        change = AmendInput(fields=("owner_id",), owner_id="bob")
+        assert (await refused(session.send("amend", change))).code == "forbidden"
+        await session.send("amend", change.model_copy(update={"roles": ("admin",)}))
+        assert (await refused(session.say())).code == "not_found"
+        await session.say(principal="bob")
+
+
+async def test_close_twice_and_late_leaves_the_id_to_a_new_session(temporal: Client) -> None:
+    scripted = Scripted(step=asks_host("c1"))
+    async with session_with(temporal, scripted) as session:
+        await session.say()
+        await ended(session, 1)
+        first = (await session.head()).session_uid
+        results = await asyncio.gather(*(session.send("close", CloseInput()) for _ in range(2)), return_exceptions=True)
+        assert sum(isinstance(result, dict) for result in results) == 1
+        await session.handle.result()
+        erasure = session.client.get_workflow_handle(f"erasure/{first}")
+        await erasure.result()
+        await session.say()
+        await ended(session, 1)
+        assert (await session.head()).session_uid != first
+    assert len(scripted.of(EraseRows)) == 1
+    assert scripted.of(EraseHistories)[0].session_uid == first
+
+
+async def test_close_cancels_the_live_turn_first(temporal: Client) -> None:
+    under_way = asyncio.Event()
+
+    async def slow(step: RunStep) -> StepDone:
+        under_way.set()
+        await asyncio.sleep(60)
+        return await answers(step)
+
+    scripted = Scripted(step=slow)
+    async with session_with(temporal, scripted) as session:
+        await session.say()
+        await under_way.wait()
+        await session.send("close", CloseInput())
+        assert (await session.handle.describe()).status in (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.COMPLETED)
+        await session.handle.result()
+
+
+async def test_replace_hangs_where_the_abandoned_message_hung(temporal: Client) -> None:
+    scripted = Scripted()
+    async with session_with(temporal, scripted) as session:
+        first = await session.say()
+        await ended(session, 1)
+        scripted.step = asks_host("c1")
+        await session.say("second")
+        await ended(session, 2)
+        scripted.step = answers
+        await session.say("third", when_busy="replace")
+        await ended(session, 3)
+        await session.say("fourth", when_busy="replace")
+        await ended(session, 4)
+    parents = [step.opening.message.parent_id for step in scripted.steps if step.opening and step.opening.message]
+    third = scripted.steps[2].turn.message_id
+    assert parents == [None, first["message_id"], first["message_id"], third]
+
+
+def _timed(deadline: float | None, remind: float | None, *call_ids: str) -> Scripted:
+    calls = tuple(
+        OpenCall(call_id=call_id, tool_name="open_page", category="host", deadline_seconds=deadline, remind_seconds=remind)
+        for call_id in call_ids
+    )
+
+    async def script(step: RunStep) -> StepDone:
+        if step.turn.kind == "continuation":
+            return StepDone(state="answered", at=_now())
+        return StepDone(state="paused", host_calls=calls, at=_now())
+
+    return Scripted(step=script)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()
+
+
+async def test_s58_a_deadline_records_unknown_and_the_model_goes_on(temporal: Client) -> None:
+    scripted = _timed(0.6, 0.2, "c1", "c2")
+    async with session_with(temporal, scripted) as session:
+        await session.say()
+        await ended(session, 3)
+        assert (await refused(session.answer("c1"))).facts["recorded_status"] == "unknown"
+    assert [asked.call_id for asked in scripted.of(Remind)] == ["c1", "c2"][: len(scripted.of(Remind))]
+    assert scripted.of(Remind)[0].call_id == "c1"
+    assert [asked.result.outcome for asked in scripted.of(HandOver)] == ["expired"]
+    last = scripted.steps[-1].opening
+    assert last and last.result and last.result.outcome == "expired"
+
+
+async def test_s58_a_result_in_time_disarms_the_deadline(temporal: Client) -> None:
+    scripted = _timed(1.0, None, "c1")
+    async with session_with(temporal, scripted) as session:
+        await session.say()
+        await ended(session, 1)
+        await session.answer("c1")
+        await ended(session, 2)
+        await asyncio.sleep(1.3)
+        assert (await session.head()).turn_number == 2
+
+
+async def _expiring(step: RunStep) -> StepDone:
+    at = datetime.now(UTC)
+    return StepDone(state="answered", at=at.isoformat(), expires_at=(at + timedelta(seconds=1.5)).isoformat())
+
+
+async def test_r176_r178_expiry_slides_with_every_turn_and_ends_the_session(temporal: Client) -> None:
+    scripted = Scripted(step=_expiring)
+    async with session_with(temporal, scripted) as session:
+        await session.say()
+        await ended(session, 1)
+        await asyncio.sleep(0.9)
+        await session.say()
+        await ended(session, 2)
+        await asyncio.sleep(0.9)
+        assert not scripted.of(EraseRows)
+        await session.handle.result()
+        assert len(scripted.of(EraseRows)) == 1
+
+
+async def test_l12_a_card_that_the_rows_refuse_is_refused(temporal: Client) -> None:
+    scripted = Scripted(written=Written(refused="duplicate_id", reason="taken"))
+    async with session_with(temporal, scripted) as session:
+        await session.say()
+        await ended(session, 1)
+        assert (await refused(session.send("card", card()))).code == "duplicate_id"
+        assert (await session.head()).revision == 2

@@ -1,0 +1,40 @@
+"""When a session that nobody touches has something to do."""
+
+from datetime import datetime, timedelta
+from typing import Literal
+
+from workflows.model.base import Record
+from workflows.model.state import Batch, Head
+
+
+class Alarm(Record):
+    """Something that is due `at` (ISO 8601): the reminder or the deadline of a call, or the session's expiry."""
+
+    at: str
+    what: Literal["reminder", "deadline", "expiry"]
+    call_id: str = ""
+
+
+def next_alarm(head: Head, *, busy: bool) -> Alarm | None:
+    """The earliest alarm; None while something is under way, which decides anew when it has ended."""
+    if busy:
+        return None
+    alarms = _of_batch(head.batch) if head.batch else []
+    if head.expires_at and not (head.batch and head.hold_while_pending):
+        alarms.append(Alarm(at=head.expires_at, what="expiry"))
+    return min(alarms, key=lambda alarm: (datetime.fromisoformat(alarm.at), alarm.what, alarm.call_id), default=None)
+
+
+def _of_batch(batch: Batch) -> list[Alarm]:
+    if not batch.since:
+        return []
+    since = datetime.fromisoformat(batch.since)
+    alarms = []
+    for call in batch.asked:
+        if call.deadline_seconds is not None:
+            due = since + timedelta(seconds=call.deadline_seconds)
+            alarms.append(Alarm(at=due.isoformat(), what="deadline", call_id=call.call_id))
+        if call.remind_seconds is not None and call.call_id not in batch.reminded:
+            due = since + timedelta(seconds=call.remind_seconds)
+            alarms.append(Alarm(at=due.isoformat(), what="reminder", call_id=call.call_id))
+    return alarms

@@ -1,0 +1,98 @@
+"""Inputs that change a session without a turn: cards, changes of its fields, its deletion."""
+
+from temporalio import workflow
+
+from workflows.contracts import policies
+from workflows.contracts.errors import Refusal
+from workflows.contracts.inputs import AmendInput, AmendReceipt, CardInput, CardReceipt, CloseInput, CloseReceipt
+from workflows.model.state import Recent
+from workflows.rules import admission
+from workflows.rules.state import QueuedAmend, QueuedCard, QueuedClose, body_digest, remember
+from workflows.session_inputs import SessionInputs
+from workflows.session_jobs import SessionJobs
+
+
+class SessionAmends:
+    """Judges them, puts them into the order, and answers when they are in the rows."""
+
+    def __init__(self, jobs: SessionJobs, inputs: SessionInputs) -> None:
+        self._jobs = jobs
+        self._inputs = inputs
+
+    def check_card(self, card: CardInput) -> None:
+        """Raises Refusal for a card that does not fit: not while a turn runs or the host is awaited (R172)."""
+        head = self._jobs.state.head
+        admission.check_card_shape(card)
+        if head.born:
+            admission.check_owner(head, card)
+        if known := self._jobs.state.recent.get(card.id):
+            admission.check_same_body(card.id, known.digest, card.digest or body_digest(card))
+            return
+        admission.check_binding(head, card)
+        admission.check_revision(self._jobs.revision, card)
+        admission.check_idle(head, self._jobs.busy)
+
+    def check_card_early(self, card: CardInput) -> None:
+        """The same before history, where a turn that may be over already does not count."""
+        if not self._jobs.ends_soon(card.rows):
+            self.check_card(card)
+
+    async def card(self, card: CardInput) -> CardReceipt:
+        """Posts a card; the same id twice is the same card."""
+        if self._jobs.ends_soon(card.rows):
+            await self._inputs.quiet(policies.LATE_INPUT_WAIT)
+        self.check_card(card)
+        jobs = self._jobs
+        if card.id in jobs.state.recent:
+            await workflow.wait_condition(lambda: jobs.state.head.leaf_id is not None)
+            return CardReceipt(session_uid=jobs.state.head.session_uid, message_id=card.id, revision=jobs.state.head.revision)
+        card = card.model_copy(update={"id": card.id or str(workflow.uuid4()), "digest": card.digest or body_digest(card)})
+        self._inputs.bear(card.principal, card.profile, card.subject)
+        jobs.change(recent=remember(jobs.state.recent, card.id, Recent(digest=card.digest, turn_id="", message_id=card.id)))
+        ticket = str(workflow.uuid4())
+        jobs.enqueue(QueuedCard(ticket=ticket, card=card))
+        answer = await jobs.answer_to(ticket)
+        assert isinstance(answer, CardReceipt)
+        return answer
+
+    def check_amend(self, amend: AmendInput) -> None:
+        """Raises Refusal for who may not, and for a move of the leaf while a turn runs."""
+        admission.check_owner(self._jobs.state.head, amend)
+        admission.check_revision(self._jobs.revision, amend)
+        if "owner_id" in amend.fields and not amend.caller.is_admin:
+            raise Refusal("forbidden", "only an admin can change the owner of a session")
+        if "active_leaf_id" in amend.fields and self._jobs.busy:
+            raise Refusal("busy", "a turn is running; cancel it or wait for its end")
+
+    def check_amend_early(self, amend: AmendInput) -> None:
+        """The same before history, where a turn that may be over already does not count."""
+        if not self._jobs.ends_soon(amend.rows):
+            self.check_amend(amend)
+
+    async def amend(self, amend: AmendInput) -> AmendReceipt:
+        """Changes title, owner or active leaf."""
+        if self._jobs.ends_soon(amend.rows):
+            await self._inputs.quiet(policies.LATE_INPUT_WAIT)
+        self.check_amend(amend)
+        ticket = str(workflow.uuid4())
+        self._jobs.enqueue(QueuedAmend(ticket=ticket, amend=amend))
+        answer = await self._jobs.answer_to(ticket)
+        assert isinstance(answer, AmendReceipt)
+        return answer
+
+    def check_close(self, close: CloseInput) -> None:
+        """Raises Refusal for who may not."""
+        admission.check_owner(self._jobs.state.head, close)
+
+    async def close(self, close: CloseInput) -> CloseReceipt:
+        """Cancels what runs, drains what waits, and removes the session."""
+        self.check_close(close)
+        jobs = self._jobs
+        jobs.interrupt()
+        if jobs.busy_turn:
+            jobs.cancel_turn(jobs.busy_turn)
+        ticket = str(workflow.uuid4())
+        jobs.enqueue(QueuedClose(ticket=ticket))
+        answer = await jobs.answer_to(ticket)
+        assert isinstance(answer, CloseReceipt)
+        return answer

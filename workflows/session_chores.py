@@ -1,0 +1,167 @@
+"""What a session does between turns: repairs, cards, changes of its own fields, its end, and the word about refused signals."""
+
+from typing import assert_never
+
+from temporalio import workflow
+from temporalio.workflow import ParentClosePolicy
+
+from workflows.asking import written
+from workflows.contracts.errors import Refusal
+from workflows.contracts.inputs import AmendReceipt, CardReceipt, CloseReceipt, RepairReceipt
+from workflows.contracts.naming import ERASURE_WORKFLOW, erasure_workflow_id
+from workflows.contracts.sessions import (
+    AmendSession,
+    EraseHistories,
+    EraseRows,
+    PostCard,
+    Remind,
+    Written,
+    amend_session,
+    erase_rows,
+    post_card,
+    remind,
+)
+from workflows.contracts.turns import RecordRefusal, RepairCalls, record_refusal, repair_calls
+from workflows.rules.state import (
+    QueuedAmend,
+    QueuedCard,
+    QueuedClose,
+    QueuedRefusal,
+    QueuedReminder,
+    QueuedRepair,
+    QueuedTurn,
+    remember,
+)
+from workflows.session_jobs import SessionJobs
+
+
+class SessionChores:
+    """Works off the queue, one job after the other."""
+
+    def __init__(self, jobs: SessionJobs) -> None:
+        self._jobs = jobs
+
+    async def take_next(self) -> None:
+        """Does the first job of the queue. Whatever goes wrong in it, the session goes on (L12)."""
+        job = self._jobs.next_job()
+        try:
+            match job:
+                case QueuedTurn():
+                    await self._jobs.run_turn(job)
+                case QueuedRepair():
+                    await self._repair(job)
+                case QueuedCard():
+                    await self._card(job)
+                case QueuedAmend():
+                    await self._amend(job)
+                case QueuedClose():
+                    await self._close(job)
+                case QueuedReminder():
+                    await self._remind(job)
+                case QueuedRefusal():
+                    await self._announce(job)
+                case _:
+                    assert_never(job)
+        except Exception:
+            workflow.logger.exception("a job of the session failed unexpectedly")
+            if ticket := getattr(job, "ticket", ""):
+                self._jobs.give(ticket, None)
+
+    async def _repair(self, job: QueuedRepair) -> None:
+        jobs = self._jobs
+        head = jobs.state.head
+        repaired = await written(
+            repair_calls, RepairCalls(session=jobs.ref, revision=head.revision + 1, at=workflow.now().isoformat()), "repair"
+        )
+        self._recorded(repaired.repaired_calls, "unknown")
+        jobs.set_head(batch=None, revision=head.revision + (1 if repaired.changed else 0))
+        jobs.give(job.ticket, RepairReceipt(cleared_pending=repaired.cleared_pending, repaired_calls=repaired.repaired_calls))
+        jobs.show()
+
+    async def _card(self, job: QueuedCard) -> None:
+        jobs, card = self._jobs, job.card
+        head = jobs.state.head
+        made = await written(
+            post_card,
+            PostCard(
+                session=jobs.ref,
+                id=card.id,
+                parent_id=head.leaf_id,
+                segments=card.segments,
+                content=card.content,
+                digest=card.digest,
+                profile=card.profile or head.binding.profile or head.default_profile,
+                revision=head.revision + 1,
+                at=workflow.now().isoformat(),
+                birth=jobs.birth(),
+            ),
+            "host card",
+        )
+        if self._written(job.ticket, made):
+            jobs.set_head(leaf_id=card.id, hung_under=head.leaf_id)
+            jobs.give(job.ticket, CardReceipt(session_uid=head.session_uid, message_id=card.id, revision=head.revision + 1))
+
+    async def _amend(self, job: QueuedAmend) -> None:
+        jobs, amend = self._jobs, job.amend
+        head = jobs.state.head
+        moves = "active_leaf_id" in amend.fields
+        made = await written(
+            amend_session,
+            AmendSession(
+                session=jobs.ref,
+                fields=amend.fields,
+                title=amend.title,
+                owner_id=amend.owner_id,
+                active_leaf_id=amend.active_leaf_id,
+                revision=head.revision + (1 if moves else 0),
+                at=workflow.now().isoformat(),
+            ),
+            "change of " + ", ".join(amend.fields),
+        )
+        if not self._written(job.ticket, made, raises=moves):
+            return
+        if moves:
+            jobs.set_head(leaf_id=amend.active_leaf_id, batch=None, last_turn=None)
+        if "owner_id" in amend.fields:
+            jobs.set_head(owner=amend.owner_id)
+        jobs.give(job.ticket, AmendReceipt(session_uid=head.session_uid, revision=jobs.state.head.revision))
+        jobs.show()
+
+    def _written(self, ticket: str, written: Written, *, raises: bool = True) -> bool:
+        """Takes note of a write; False if the rows refused it."""
+        jobs = self._jobs
+        if written.refused:
+            jobs.give(ticket, Refusal.named(written.refused, written.reason))
+            return False
+        self._recorded(written.superseded, "superseded")
+        jobs.set_head(revision=jobs.state.head.revision + (1 if raises else 0))
+        if written.expires_at:
+            jobs.set_head(expires_at=written.expires_at)
+        return True
+
+    def _recorded(self, call_ids: tuple[str, ...], status: str) -> None:
+        for call_id in call_ids:
+            self._jobs.change(recorded=remember(self._jobs.state.recorded, call_id, status))
+
+    async def _close(self, job: QueuedClose) -> None:
+        """Rows first: from the answer on nothing is readable. Histories go by a workflow of their own, which outlives this one."""
+        jobs = self._jobs
+        jobs.closed = True
+        uid = jobs.state.head.session_uid
+        await written(erase_rows, EraseRows(session=jobs.ref), "erase")
+        erasure_id = erasure_workflow_id(uid)
+        info = workflow.info()
+        await workflow.start_child_workflow(  # type: ignore[unused-awaitable]
+            ERASURE_WORKFLOW,
+            EraseHistories(workflow_id=info.workflow_id, session_uid=uid, run_ids=(info.run_id,), before=workflow.now().isoformat()),
+            id=erasure_id,
+            parent_close_policy=ParentClosePolicy.ABANDON,
+        )
+        if job.ticket:
+            jobs.give(job.ticket, CloseReceipt(session_uid=uid, erasure_id=erasure_id))
+
+    async def _remind(self, job: QueuedReminder) -> None:
+        await written(remind, Remind(session=self._jobs.ref, call_id=job.call_id, at=workflow.now().isoformat()), "reminder")
+
+    async def _announce(self, job: QueuedRefusal) -> None:
+        await written(record_refusal, RecordRefusal(session=self._jobs.ref, refusal=job.refusal), f"refused {job.refusal.what}")

@@ -1,0 +1,108 @@
+"""Where inputs arrive: nothing but an answer or a refusal leaves a handler, and the same key twice is one input."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError
+
+from workflows.contracts.errors import Refusal
+from workflows.contracts.inputs import Input, RecordedRefusal
+from workflows.model.base import Record
+from workflows.rules import admission
+from workflows.rules.state import KeyedAnswer, QueuedRefusal, body_digest, remember
+from workflows.session_jobs import SessionJobs
+
+CLOSED = Refusal("closed", "the session is being deleted; its id is free in a moment")
+"""Whoever meets this sends again: the next one begins a new session, or finds none."""
+
+Asked = TypeVar("Asked", bound=Input)
+Answer = TypeVar("Answer", bound=Record)
+
+
+class SessionDesk:
+    """Waits until the session is loaded, then lets an input be judged. `refused` says that some input was."""
+
+    def __init__(self, jobs: SessionJobs, loaded: bool) -> None:
+        self._jobs = jobs
+        self.loaded = loaded
+        self.unloadable = False
+        self.refused = False
+
+    def check(self, check: Callable[[Asked], None], asked: Asked) -> None:
+        """Refuses before history. A session that is not born or not loaded yet has no state that could decide; the handler will."""
+        if self._jobs.closing:
+            raise CLOSED.as_failure()
+        if not (self.loaded and self._jobs.state.head.born) or (asked.key and asked.key in self._jobs.state.keys):
+            return
+        try:
+            check(asked)
+        except Refusal as refusal:
+            raise refusal.as_failure() from None
+
+    async def judge(self, judge: Callable[[Asked], Awaitable[Answer]], asked: Asked) -> Answer:
+        """The answer to an update. An unexpected exception would be retried for ever, so it becomes a failure of that input (L12)."""
+        try:
+            await self._ready()
+            if self._jobs.closing:
+                raise CLOSED
+            return await (self._keyed(asked.key, judge, asked) if asked.key else judge(asked))
+        except Refusal as refusal:
+            self.refused = True
+            raise refusal.as_failure() from None
+        except ApplicationError:
+            raise
+        except Exception as error:
+            self.refused = True
+            workflow.logger.exception("an input failed unexpectedly")
+            raise ApplicationError(f"{type(error).__name__} while the input was judged", type="Internal", non_retryable=True) from error
+
+    async def _ready(self) -> None:
+        await workflow.wait_condition(lambda: self.loaded or self.unloadable)
+        if self.unloadable:
+            raise RuntimeError("the session could not be loaded")
+
+    async def _keyed(self, key: str, judge: Callable[[Asked], Awaitable[Answer]], asked: Asked) -> Answer:
+        """An idempotency key: its first answer is every answer; with another body it is refused."""
+        jobs, digest = self._jobs, body_digest(asked)
+        if known := jobs.state.keys.get(key):
+            admission.check_owner(jobs.state.head, asked)
+            admission.check_same_body(key, known.digest, digest)
+            await workflow.wait_condition(lambda: key not in jobs.state.keys or jobs.state.keys[key].answer is not None)
+            kept = jobs.state.keys.get(key)
+            if kept and kept.answer is not None:
+                return _answer_type(judge).model_validate_json(kept.answer)
+        jobs.change(keys=remember(jobs.state.keys, key, KeyedAnswer(digest=digest)))
+        try:
+            answer = await judge(asked)
+        except BaseException:
+            jobs.change(keys={other: kept for other, kept in jobs.state.keys.items() if other != key})
+            raise
+        jobs.change(keys=remember(jobs.state.keys, key, KeyedAnswer(digest=digest, answer=answer.model_dump_json())))
+        return answer
+
+    async def heed(self, what: str, judge: Callable[[Asked], Awaitable[object]], asked: Asked) -> None:
+        """The same for a signal: what an update would refuse is recorded as a refusal."""
+        try:
+            await self._ready()
+            if self._jobs.closing:
+                return
+            await judge(asked)
+        except Refusal as refusal:
+            self._note(what, refusal.code, refusal.message)
+        except Exception as error:
+            workflow.logger.exception("a signal failed unexpectedly")
+            self._note(what, "internal", f"{type(error).__name__} while the signal was judged")
+
+    def _note(self, what: str, code: str, message: str) -> None:
+        self.refused = True
+        refusal = RecordedRefusal(what=what, code=code, message=message, at=workflow.now().isoformat())
+        self._jobs.note_refusal(refusal)
+        if self._jobs.state.head.born:
+            self._jobs.enqueue(QueuedRefusal(refusal=refusal))
+
+
+def _answer_type(judge: Callable[[Asked], Awaitable[Answer]]) -> type[Answer]:
+    """What a judge answers with, as its signature says."""
+    kind: type[Answer] = judge.__annotations__["return"]
+    return kind
