@@ -3,26 +3,26 @@
 from temporalio import workflow
 
 from workflows.contracts.inputs import SessionStart
+from workflows.rules.state import QueuedTurn
 from workflows.session import SessionWorkflow
-from workflows.session_inputs import SessionInputs
 from workflows.session_jobs import SessionJobs
 
 
 class Hasty(SessionJobs):
-    """Leaves a note before it does anything: another order of commands."""
+    """Leaves a note before each turn: another order of commands."""
 
-    async def take_next(self) -> None:
+    async def run_turn(self, job: QueuedTurn) -> None:
         workflow.upsert_memo({"hasty": True})
-        await super().take_next()
+        await super().run_turn(job)
 
 
 @workflow.defn(name="SessionWorkflow")
 class ChangedSession(SessionWorkflow):
+    jobs = Hasty
+
     @workflow.init
     def __init__(self, start: SessionStart) -> None:
         super().__init__(start)
-        self._jobs = Hasty(start)
-        self._inputs = SessionInputs(self._jobs)
 
     @workflow.run
     async def run(self, start: SessionStart) -> None:
