@@ -16,7 +16,7 @@ from activities.llm.models import Models
 from activities.search_attributes import missing
 from cli.endpoints import Endpoints, find_endpoints, temporal_client
 from cli.serving import Say
-from profiles.loading import load_profiles
+from profiles.loading import default_profile, load_profiles
 from settings import Settings, load_settings
 from workflows.contracts.errors import OutlastError, SetupError
 
@@ -48,7 +48,7 @@ async def run_doctor(say: Say, **overrides: Any) -> bool:
     settings = found = None
     try:
         settings = load_settings(**overrides)
-        tell("settings", Finding("ok", f"data folder {settings.data_dir.absolute()}, profile {settings.profile}"))
+        tell("settings", Finding("ok", f"data folder {settings.data_dir.absolute()}, profile {default_profile(settings)}"))
         found = find_endpoints(settings)
     except SetupError as error:
         tell("settings" if settings is None else "endpoints", Finding("FAIL", str(error)))

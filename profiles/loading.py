@@ -34,6 +34,11 @@ class Profiles(Mapping[str, Profile]):
         return len(self._by_name)
 
 
+def default_profile(settings: Settings) -> str:
+    """The profile of sessions that name none: the scripted model comes with tools that show what it can do."""
+    return settings.profile or ("demo" if settings.model == "demo" else "default")
+
+
 def load_profiles(settings: Settings) -> Profiles:
     """Imports and checks every profile.
 
@@ -48,7 +53,7 @@ def load_profiles(settings: Settings) -> Profiles:
             if profile.name in found:
                 raise SetupError(f"profile {profile.name!r} is defined twice: in {origins[profile.name]} and in {source}")
             found[profile.name], origins[profile.name] = profile, source
-    default = settings.profile or ("demo" if settings.model == "demo" else "default")
+    default = default_profile(settings)
     if default not in found:
         raise SetupError(f"OUTLAST_PROFILE: there is no profile {default!r}; there are {', '.join(sorted(found))}")
     return Profiles(found, default)

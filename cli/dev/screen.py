@@ -1,11 +1,13 @@
 """What `outlast dev` says."""
 
 import json
+import shutil
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from cli.record import DevRecord
 
@@ -41,10 +43,18 @@ class Screen:
         self.say(f"  API docs         {record.api}/docs")
         if record.temporal_ui:
             self.say(f"  Temporal Web UI  {record.temporal_ui}")
-        self.say(f"\nTry it:\n  {sample(record.api)}\n  outlast chat\n")
+        self.say(f"\nTry it:\n  {sample(record.api)}\n  {command()} chat\n")
         if not record.durable:
             self.say(EPHEMERAL)
         self.say("Ctrl-C stops everything.")
+
+
+def command() -> str:
+    """How this very command is typed from here: by its name where that is on the path, else by where it lies."""
+    program, found = Path(sys.argv[0]).absolute(), shutil.which("outlast")
+    if program.name != "outlast" or (found and Path(found).resolve() == program.resolve()):
+        return "outlast"
+    return str(program.relative_to(Path.cwd())) if program.is_relative_to(Path.cwd()) else str(program)
 
 
 def sample(url: str) -> str:
