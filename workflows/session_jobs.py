@@ -14,7 +14,7 @@ from workflows.model.base import Record
 from workflows.model.session import SessionRef
 from workflows.model.state import Batch, Head, LastTurn
 from workflows.model.turn import TurnError
-from workflows.rules.state import KEPT_REFUSALS, Job, QueuedClose, QueuedTurn, SessionState, remember, status_of
+from workflows.rules.state import KEPT_REFUSALS, Job, QueuedClose, QueuedTurn, SessionState, carried, remember, status_of
 from workflows.turn import LiveTurn, TurnOutcome
 
 
@@ -32,9 +32,8 @@ class SessionJobs:
 
     def carried(self) -> SessionStart:
         """The argument of the next run."""
-        return SessionStart(
-            tenant=self._start.tenant, session_id=self._start.session_id, carried=self.state.model_dump_json(exclude_none=True)
-        )
+        text = carried(self.state).model_dump_json(exclude_none=True)
+        return SessionStart(tenant=self._start.tenant, session_id=self._start.session_id, carried=text)
 
     def change(self, **fields: Any) -> None:
         """Replaces fields of the state."""

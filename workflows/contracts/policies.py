@@ -63,6 +63,9 @@ ROLL_BYTES = 1_000_000
 ROLL_UPDATES = 200
 """A run continues as new at any of these, between turns."""
 
+CARRIED_IDS = 50
+"""How many of them a run hands to the next one: the carried state is paid for at each rollover, and rows know the older ids by then (L1)."""
+
 RECENT_IDS = 300
 """Accepted ids that the workflow remembers itself; older ones are looked up in rows by the api."""
 

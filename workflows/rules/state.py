@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from workflows.contracts.inputs import AmendInput, CardInput, Input, RecordedRefusal, SteerReceipt
-from workflows.contracts.policies import RECENT_IDS
+from workflows.contracts.policies import CARRIED_IDS, RECENT_IDS
 from workflows.contracts.steps import NewMessage
 from workflows.model.base import Record
 from workflows.model.call import CallResult
@@ -121,6 +121,27 @@ def remember(known: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
     while len(kept) > RECENT_IDS:
         kept.pop(next(iter(kept)))
     return kept
+
+
+def carried(state: SessionState) -> SessionState:
+    """What the next run needs to know: the newest ids, and those of inputs that still wait, which no row knows yet."""
+    waiting = [job for job in state.queue if isinstance(job, QueuedTurn)]
+    turns = {job.turn.turn_id for job in waiting}
+    calls = {job.result.call_id for job in waiting if job.result}
+    messages = {key for key, known in state.recent.items() if known.turn_id in turns}
+    return state.model_copy(
+        update={
+            "recent": newest(state.recent, messages),
+            "recorded": newest(state.recorded, calls),
+            "steered": newest(state.steered, set()),
+        }
+    )
+
+
+def newest(known: dict[str, Any], needed: set[str]) -> dict[str, Any]:
+    """The CARRIED_IDS newest entries of `known`, and those that are needed."""
+    kept = needed | set(list(known)[-CARRIED_IDS:])
+    return {key: value for key, value in known.items() if key in kept}
 
 
 NO_MEANING = {"id", "digest", "turn_id", "tenant", "principal", "roles", "expected_revision", "key", "rows"}

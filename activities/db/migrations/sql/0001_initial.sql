@@ -227,7 +227,7 @@ create table calls (
   status text check (status in ('failed', 'denied', 'cancelled', 'superseded', 'unknown')),
   output json,
   model_text text,
-  duration_ms integer,
+  duration_ms bigint,
   requested_at timestamptz not null,
   deadline_at timestamptz,
   recorded_at timestamptz,
