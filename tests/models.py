@@ -100,9 +100,9 @@ class Script:
 
     def then(self, *behaviours: Behaviour) -> None:
         """What the next requests come to."""
-        self.behaviours = [*self.behaviours[: len(self.requests)], *behaviours]
-        while len(self.behaviours) < len(self.requests):
-            self.behaviours.append(behaviours[0])
+        had = self.behaviours[: len(self.requests)]
+        repeated = [had[-1]] * (len(self.requests) - len(had)) if had else []
+        self.behaviours = [*had, *repeated, *behaviours]
 
     def results(self, request: int = -1) -> list[ToolReturnPart]:
         """The tool results of a request's last message."""

@@ -32,7 +32,7 @@ class SessionJobs:
 
     def carried(self) -> SessionStart:
         """The argument of the next run."""
-        text = carried(self.state).model_dump_json(exclude_none=True)
+        text = carried(self.state).model_dump_json()
         return SessionStart(tenant=self._start.tenant, session_id=self._start.session_id, carried=text)
 
     def change(self, **fields: Any) -> None:
