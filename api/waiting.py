@@ -8,7 +8,7 @@ from activities.db.feed import Streamed, Subscription
 from activities.db.reads import TurnOutcome
 from api.deps import Api
 from api.errors import not_found
-from workflows.contracts.errors import ServiceUnavailable
+from workflows.contracts.errors import Refusal, ServiceUnavailable
 
 LOOK_ANYWAY_SECONDS = 10.0
 """How often the row is read without having been called: a backstop, not the way."""
@@ -17,7 +17,8 @@ LOOK_ANYWAY_SECONDS = 10.0
 async def final_of(api: Api, session_uid: UUID, turn: TurnStart, seconds: float) -> str | None:
     """The final answer of that attempt of a turn or of a later one, as JSON text; None if it has not ended in `seconds`.
 
-    While Postgres is away it goes on waiting, as the turn does. Raises the refusal `not_found` if the session was deleted.
+    While Postgres is away it goes on waiting, as the turn does. Raises the refusal `not_found` if the session was deleted, and the
+    one that the rows made of an input which the workflow had accepted.
     """
     deadline = asyncio.get_running_loop().time() + seconds
     try:
@@ -34,8 +35,8 @@ async def _await_final(api: Api, session_uid: UUID, turn: TurnStart, subscriptio
         outcome = await _look(api, session_uid, turn.turn_id)
         if outcome is not None and outcome.final is not None and outcome.attempt >= turn.attempt:
             return outcome.final
-        if outcome is None and seen and not await _exists(api, session_uid):
-            raise not_found()
+        if outcome is None:
+            await _check_coming(api, session_uid, turn.turn_id, seen)
         seen = seen or outcome is not None
         if clock() >= deadline or api.stopping.is_set():
             return None
@@ -56,6 +57,18 @@ async def _look(api: Api, session_uid: UUID, turn_id: str) -> TurnOutcome | None
         return await api.reads.turn(session_uid, turn_id)
     except ServiceUnavailable:
         return None
+
+
+async def _check_coming(api: Api, session_uid: UUID, turn_id: str, seen: bool) -> None:
+    """Raises Refusal for a turn that will not come (any more)."""
+    if seen and not await _exists(api, session_uid):
+        raise not_found()
+    try:
+        refused = await api.reads.refusal(session_uid, turn_id)
+    except ServiceUnavailable:
+        return
+    if refused is not None:
+        raise Refusal.named(*refused)
 
 
 async def _exists(api: Api, session_uid: UUID) -> bool:

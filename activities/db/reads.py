@@ -179,6 +179,12 @@ class Reads:
             )
             return [(Place(row["opened_at"], row["session_uid"]), _pending(row, row["message_id"], row["calls"])) async for row in rows]
 
+    async def refusal(self, session_uid: UUID, turn_id: str) -> tuple[str, str] | None:
+        """Code and words of the refusal that an accepted input met in the rows, so that its turn never began."""
+        async with reading(self._database) as conn:
+            row = await sql.refusal_of_turn(conn, session_uid=session_uid, turn_id=turn_id)
+        return None if row is None else (row["code"], row["message"])
+
     async def turn(self, session_uid: UUID, turn_id: str) -> TurnOutcome | None:
         """A turn's newest attempt, None if it has not started."""
         async with reading(self._database) as conn:

@@ -91,7 +91,7 @@ async def end_workflow(system: System) -> None:
 
 
 @pytest.mark.parametrize("workflow", ["lives", "is gone"])
-async def test_r138_open_calls_that_nothing_waits_for_are_repaired(database_url: str, temporal_address: str, workflow: str) -> None:
+async def test_r108_r138_open_calls_that_nothing_waits_for_are_repaired(database_url: str, temporal_address: str, workflow: str) -> None:
     async with running_system(database_url, temporal_address, script(BATCH, says("Good."))) as system:
         await system.chat("s1")
         await system.conn.execute("update host_batches set state = 'closed'")

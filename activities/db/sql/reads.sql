@@ -134,3 +134,10 @@ select id, parent_id, role, content, created_at
 from messages
 where session_uid = :session_uid
 order by depth, created_at, id;
+
+-- name: refusal_of_turn(session_uid, turn_id)^
+-- Why an accepted input got no turn: the rows refused it lately.
+select e.data ->> 'code' as code, e.data ->> 'message' as message
+from sessions s join events e on e.session_uid = s.session_uid and e.seq > s.cursor - 100
+where s.session_uid = :session_uid and e.type = 'input.refused' and e.data ->> 'turn_id' = :turn_id
+order by e.seq desc limit 1;
