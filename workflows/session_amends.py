@@ -92,7 +92,7 @@ class SessionAmends:
         if jobs.busy_turn:
             jobs.cancel_turn(jobs.busy_turn)
         ticket = str(workflow.uuid4())
-        jobs.enqueue(QueuedClose(ticket=ticket))
+        jobs.enqueue(QueuedClose(ticket=ticket, by=close.principal))
         answer = await jobs.answer_to(ticket)
         assert isinstance(answer, CloseReceipt)
         return answer

@@ -115,6 +115,7 @@ class SessionChores:
                 active_leaf_id=amend.active_leaf_id,
                 revision=head.revision + (1 if moves else 0),
                 at=workflow.now().isoformat(),
+                by=amend.principal,
             ),
             "change of " + ", ".join(amend.fields),
         )
@@ -148,7 +149,7 @@ class SessionChores:
         jobs = self._jobs
         jobs.closed = True
         uid = jobs.state.head.session_uid
-        await written(erase_rows, EraseRows(session=jobs.ref), "erase")
+        await written(erase_rows, EraseRows(session=jobs.ref, by=job.by, at=workflow.now().isoformat()), "erase")
         erasure_id = erasure_workflow_id(uid)
         info = workflow.info()
         await workflow.start_child_workflow(  # type: ignore[unused-awaitable]

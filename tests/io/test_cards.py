@@ -109,6 +109,9 @@ async def test_s20_a_deleted_session_leaves_no_row_and_no_history(database_url: 
         assert (await system.http.get("/api/sessions/s1")).status_code == 404
         for table in ("sessions", "messages", "model_messages", "segments", "turns", "steps", "events", "calls"):
             assert await system.conn.fetchval(f"select count(*) from {table}") == 0
+        audit = await system.conn.fetchrow("select principal, action, facts from audit")
+        assert audit is not None and (audit["principal"], audit["action"]) == ("local", "erase")
+        assert "hippopotamus" not in audit["facts"]
         await system.until(lambda: _deleted(system, "s1", run))
 
 

@@ -26,7 +26,7 @@ class PostCard(Record):
 
 
 class AmendSession(Record):
-    """New values of the named fields."""
+    """New values of the named fields, asked for `by` a principal."""
 
     session: SessionRef
     fields: tuple[Literal["title", "owner_id", "active_leaf_id"], ...]
@@ -35,6 +35,7 @@ class AmendSession(Record):
     active_leaf_id: str | None = None
     revision: int
     at: str
+    by: str = ""
 
 
 class Written(Record):
@@ -55,9 +56,11 @@ class Remind(Record):
 
 
 class EraseRows(Record):
-    """Everything that Postgres holds of a session."""
+    """Everything that Postgres holds of a session. Asked for `by` a principal; by nobody: it expired."""
 
     session: SessionRef
+    by: str = ""
+    at: str = ""
 
 
 class EraseHistories(Record):

@@ -70,10 +70,11 @@ class QueuedAmend(Record):
 
 
 class QueuedClose(Record):
-    """The session's end, once everything before it is done. No ticket: it expired."""
+    """The session's end, once everything before it is done, asked for `by` a principal. No ticket: it expired."""
 
     job: Literal["close"] = "close"
     ticket: str = ""
+    by: str = ""
 
 
 class QueuedReminder(Record):

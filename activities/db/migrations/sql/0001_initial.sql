@@ -289,6 +289,19 @@ create table usage_ledger (
 );
 create index usage_ledger_by_principal on usage_ledger (tenant, principal, at);
 
+-- Who did what to a session that its own rows can't tell, or no longer: owner changes and erasures. No content.
+create table audit (
+  id uuid primary key,
+  session_uid uuid not null,
+  tenant text not null,
+  principal text not null,
+  action text not null check (action in ('owner_change', 'erase', 'expire')),
+  facts json not null,
+  at timestamptz not null
+);
+create index audit_by_tenant on audit (tenant, at);
+create index audit_by_session on audit (session_uid, at);
+
 -- Temporal payloads over the inline limit, as the SDK's external storage hands them over (after encryption).
 create table payloads (
   key uuid primary key,
