@@ -202,30 +202,30 @@ class SessionWorkflow:
         """Refuses before history what the state decides."""
         self._desk.check(self._amends.check_close, close)
 
-    # The same, as signals: what an update would refuse is recorded as a refusal.
+    # The same, as signals: what an update would refuse is recorded as a refusal. A missing payload must not be a fault of the task.
 
     @workflow.signal(name="message")
-    async def message_signal(self, message: MessageInput) -> None:
+    async def message_signal(self, message: MessageInput | None = None) -> None:
         """A user's message, from who reaches Temporal directly."""
         await self._desk.heed("message", self._inputs.message, message)
 
     @workflow.signal(name="continuation")
-    async def continuation_signal(self, continuation: ContinuationInput) -> None:
+    async def continuation_signal(self, continuation: ContinuationInput | None = None) -> None:
         """A host's result."""
         await self._desk.heed("continuation", self._inputs.patient_continuation, continuation)
 
     @workflow.signal(name="host_result")
-    async def host_result_signal(self, continuation: ContinuationInput) -> None:
+    async def host_result_signal(self, continuation: ContinuationInput | None = None) -> None:
         """A host's result, under the name that hosts use."""
         await self._desk.heed("host_result", self._inputs.patient_continuation, continuation)
 
     @workflow.signal(name="steer")
-    async def steer_signal(self, steer: SteerInput) -> None:
+    async def steer_signal(self, steer: SteerInput | None = None) -> None:
         """Words for the turn that runs, or for the next one."""
         await self._desk.heed("steer", self._steering.steer, steer)
 
     @workflow.signal(name="cancel")
-    async def cancel_signal(self, cancel: CancelInput) -> None:
+    async def cancel_signal(self, cancel: CancelInput | None = None) -> None:
         """Ends the live turn or the named one."""
         await self._desk.heed("cancel", self._inputs.cancel, cancel)
 

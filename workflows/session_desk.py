@@ -81,9 +81,11 @@ class SessionDesk:
         jobs.change(keys=remember(jobs.state.keys, key, KeyedAnswer(digest=digest, answer=answer.model_dump_json())))
         return answer
 
-    async def heed(self, what: str, judge: Callable[[Asked], Awaitable[object]], asked: Asked) -> None:
+    async def heed(self, what: str, judge: Callable[[Asked], Awaitable[object]], asked: Asked | None) -> None:
         """The same for a signal: what an update would refuse is recorded as a refusal."""
         try:
+            if asked is None:
+                raise Refusal("bad_request", f"signal {what} came without a payload")
             await self._ready()
             if self._jobs.closing:
                 return

@@ -171,8 +171,11 @@ async def test_l12_payloads_that_do_not_decode_harm_nothing(temporal: Client) ->
         await ended(session, 1)
         await session.handle.signal("message", {"content": {"not": "text"}})
         await session.handle.signal("no_such_signal", 1)
-        with pytest.raises(WorkflowUpdateFailedError):
-            await session.handle.execute_update("message", {"content": 7})
+        for update in ("message", "continuation", "steer", "cancel", "repair", "retry", "card", "amend", "close"):
+            with pytest.raises(WorkflowUpdateFailedError):
+                await session.handle.execute_update(update, {"content": 7, "fields": 7, "tenant": 7})
+            with pytest.raises(WorkflowUpdateFailedError):
+                await session.handle.execute_update(update)
         await session.say()
         await ended(session, 2)
 

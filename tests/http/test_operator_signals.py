@@ -1,0 +1,92 @@
+"""The same inputs as an operator types them: `temporal workflow signal`, against the real system."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.models import calls, hangs, says, script
+from tests.system import System, running_system
+
+TEMPORAL = str(Path(sys.executable).with_name("temporal"))
+
+
+async def signal(system: System, session: str, name: str, payload: dict[str, Any] | None = None) -> None:
+    """Types the command. The test's sessions are of a tenant of their own, so the payload names it."""
+    typed = [TEMPORAL, "workflow", "signal", "--address", system.address, "--workflow-id", system.workflow(session).id, "--name", name]
+    if payload is not None:
+        typed += ["--input", json.dumps(payload | {"tenant": system.tenant})]
+    process = await asyncio.create_subprocess_exec(*typed, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
+    output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode()
+
+
+async def turns(system: System, session: str, count: int) -> None:
+    async def done() -> bool:
+        shown = await system.get(f"/sessions/{session}")
+        return bool(shown["turn_number"] == count and shown["live_turn"] is None)
+
+    await system.until(done)
+
+
+async def test_r114_an_operator_answers_for_a_host_and_only_once(database_url: str, temporal_address: str) -> None:
+    scripted = script(calls(("c1", "open_page", {"url": "u"})), says("Thanks."))
+    async with running_system(database_url, temporal_address, scripted) as system:
+        await system.chat("s1")
+        await signal(system, "s1", "host_result", {"tool_call_id": "c1", "tool_result": "done by hand"})
+        await turns(system, "s1", 2)
+        assert [part.content for part in scripted.results()] == ["done by hand"]
+        await signal(system, "s1", "continuation", {"tool_call_id": "c1", "tool_result": "again"})
+
+        async def refused() -> Any:
+            return [event for event in await system.events("s1") if event["type"] == "input.refused"]
+
+        events = await system.until(refused)
+        assert [(event["what"], event["code"], event["turn_id"]) for event in events] == [("continuation", "already_recorded", None)]
+        listed = await system.workflow("s1").query("refusals")
+        assert [(refusal["what"], refusal["code"]) for refusal in listed] == [("continuation", "already_recorded")]
+        assert (await system.messages("s1"))[1]["segments"][0]["tools"][0]["output"] == "done by hand"
+
+
+async def test_r63_an_operators_message_is_a_turn_and_twice_is_one(database_url: str, temporal_address: str) -> None:
+    async with running_system(database_url, temporal_address) as system:
+        await system.chat("s1")
+        for _ in range(2):
+            await signal(system, "s1", "message", {"content": "Hello from the operator", "id": "op-1"})
+        await turns(system, "s1", 2)
+        contents = [row["content"] for row in await system.messages("s1") if row["role"] == "user"]
+        assert contents == ["hello", "Hello from the operator"]
+
+
+async def test_r91_an_operator_cancels_steers_and_rolls(database_url: str, temporal_address: str) -> None:
+    scripted = script(hangs("par"), says("steered"))
+    async with running_system(database_url, temporal_address, scripted) as system:
+        await system.submit("s1")
+        await system.until(lambda: scripted.requests)
+        await signal(system, "s1", "cancel", {})
+        await turns(system, "s1", 1)
+        await signal(system, "s1", "steer", {"content": "Be brief.", "id": "advice-1"})
+        await turns(system, "s1", 2)
+        run = (await system.workflow("s1").describe()).run_id
+        await signal(system, "s1", "roll")
+        await system.until(lambda: _rolled(system, run))
+        assert (await system.chat("s1"))["turn_number"] == 3
+
+
+async def _rolled(system: System, run: str | None) -> bool:
+    return (await system.workflow("s1").describe()).run_id != run
+
+
+async def test_l12_nonsense_from_an_operator_harms_nothing(database_url: str, temporal_address: str) -> None:
+    async with running_system(database_url, temporal_address) as system:
+        await system.chat("s1")
+        await signal(system, "s1", "message", {"content": {"not": "text"}})
+        await signal(system, "s1", "message", {"content": "a\x00b"})
+        await signal(system, "s1", "message", {"content": "x", "id": "no spaces allowed"})
+        for name in ("message", "continuation", "host_result", "steer", "cancel"):
+            await signal(system, "s1", name)
+        await signal(system, "s1", "no_such_signal", {})
+        assert (await system.chat("s1", "still there?"))["content"] == "hello"
+        listed = await system.workflow("s1").query("refusals")
+        assert [refusal["code"] for refusal in listed] == ["bad_request"] * 7
