@@ -16,6 +16,7 @@ async def measure(stack: Stack, size: runs.Size) -> runs.Bench:
         await runs.pieces(bench)
         long = await runs.long_sessions(bench)
         await runs.cold(bench, long)
+        await runs.stopped(bench)
         await runs.killed(bench)
     return bench
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 import httpx
 from temporalio.client import Client
 
+from benchmarks.cancelled import cancelled
 from benchmarks.figures import Figure
 from benchmarks.history import TurnCost, all_events, by_turn
 from benchmarks.instant import ANSWER_CHARACTERS, in_pieces
@@ -37,9 +38,10 @@ class Size:
     peer_turns: int = 250
     cold_starts: int = 5
     kills: int = 5
+    cancels: int = 20
 
 
-TOY = Size(sessions=1, early=2, long_turns=6, peer_turns=6, cold_starts=1, kills=1)
+TOY = Size(sessions=1, early=2, long_turns=6, peer_turns=6, cold_starts=1, kills=1, cancels=1)
 
 
 @dataclass
@@ -240,6 +242,12 @@ async def killed(bench: Bench) -> None:
     kills = await killed_worker(bench.stack, bench.size.kills)
     bench.note("P12 worker killed in mid-request: turn complete, model's own time excluded", "s", [one.seconds for one in kills], reach=15)
     bench.note("P12 requests for that step", "requests", [float(one.requests) for one in kills], reach=2)
+
+
+async def stopped(bench: Bench) -> None:
+    """P13."""
+    cancels = await cancelled(bench.stack, bench.size.cancels)
+    bench.note("P13 cancel: connection closed and partial text stored", "s", [one.both for one in cancels], reach=1)
 
 
 async def paused(turn: Awaitable[Took]) -> Took:
