@@ -6,6 +6,7 @@ gets long.
 """
 
 import asyncio
+from typing import Any
 
 from temporalio import workflow
 
@@ -202,35 +203,36 @@ class SessionWorkflow:
         """Refuses before history what the state decides."""
         self._desk.check(self._amends.check_close, close)
 
-    # The same, as signals: what an update would refuse is recorded as a refusal. A missing payload must not be a fault of the task.
+    # The same, as signals: what an update would refuse is recorded as a refusal. They take whatever payloads come, because a call that
+    # does not fit a handler's signature would fail the workflow task, for ever.
 
     @workflow.signal(name="message")
-    async def message_signal(self, message: MessageInput | None = None) -> None:
+    async def message_signal(self, *payloads: Any) -> None:
         """A user's message, from who reaches Temporal directly."""
-        await self._desk.heed("message", self._inputs.message, message)
+        await self._desk.heed("message", self._inputs.message, MessageInput, payloads)
 
     @workflow.signal(name="continuation")
-    async def continuation_signal(self, continuation: ContinuationInput | None = None) -> None:
+    async def continuation_signal(self, *payloads: Any) -> None:
         """A host's result."""
-        await self._desk.heed("continuation", self._inputs.patient_continuation, continuation)
+        await self._desk.heed("continuation", self._inputs.patient_continuation, ContinuationInput, payloads)
 
     @workflow.signal(name="host_result")
-    async def host_result_signal(self, continuation: ContinuationInput | None = None) -> None:
+    async def host_result_signal(self, *payloads: Any) -> None:
         """A host's result, under the name that hosts use."""
-        await self._desk.heed("host_result", self._inputs.patient_continuation, continuation)
+        await self._desk.heed("host_result", self._inputs.patient_continuation, ContinuationInput, payloads)
 
     @workflow.signal(name="steer")
-    async def steer_signal(self, steer: SteerInput | None = None) -> None:
+    async def steer_signal(self, *payloads: Any) -> None:
         """Words for the turn that runs, or for the next one."""
-        await self._desk.heed("steer", self._steering.steer, steer)
+        await self._desk.heed("steer", self._steering.steer, SteerInput, payloads)
 
     @workflow.signal(name="cancel")
-    async def cancel_signal(self, cancel: CancelInput | None = None) -> None:
+    async def cancel_signal(self, *payloads: Any) -> None:
         """Ends the live turn or the named one."""
-        await self._desk.heed("cancel", self._inputs.cancel, cancel)
+        await self._desk.heed("cancel", self._inputs.cancel, CancelInput, payloads)
 
     @workflow.signal(name="roll")
-    def roll(self) -> None:
+    def roll(self, *_payloads: Any) -> None:
         """Makes the session continue as new as soon as it is idle."""
         self._jobs.roll_asked = True
 

@@ -1,8 +1,9 @@
 """Where inputs arrive: nothing but an answer or a refusal leaves a handler, and the same key twice is one input."""
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from pydantic import ValidationError
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
@@ -81,15 +82,13 @@ class SessionDesk:
         jobs.change(keys=remember(jobs.state.keys, key, KeyedAnswer(digest=digest, answer=answer.model_dump_json())))
         return answer
 
-    async def heed(self, what: str, judge: Callable[[Asked], Awaitable[object]], asked: Asked | None) -> None:
-        """The same for a signal: what an update would refuse is recorded as a refusal."""
+    async def heed(self, what: str, judge: Callable[[Asked], Awaitable[object]], kind: type[Asked], payloads: tuple[Any, ...]) -> None:
+        """The same for a signal: what an update would refuse is recorded as a refusal, payloads of another shape too (L12)."""
         try:
-            if asked is None:
-                raise Refusal("bad_request", f"signal {what} came without a payload")
             await self._ready()
             if self._jobs.closing:
                 return
-            await judge(asked)
+            await judge(_decoded(kind, payloads))
         except Refusal as refusal:
             self._note(what, refusal.code, refusal.message)
         except Exception as error:
@@ -102,6 +101,18 @@ class SessionDesk:
         self._jobs.note_refusal(refusal)
         if self._jobs.state.head.born:
             self._jobs.enqueue(QueuedRefusal(refusal=refusal))
+
+
+def _decoded(kind: type[Asked], payloads: tuple[Any, ...]) -> Asked:
+    """A signal's one payload. Raises Refusal for none, several, or one that is no such input."""
+    if len(payloads) != 1:
+        raise Refusal("bad_request", f"a signal carries one payload, not {len(payloads)}")
+    try:
+        return kind.model_validate(payloads[0])
+    except ValidationError as error:
+        misfit = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in misfit["loc"]) or "payload"
+        raise Refusal("bad_request", f"{where}: {misfit['msg']}") from None
 
 
 def _answer_type(judge: Callable[[Asked], Awaitable[Answer]]) -> type[Answer]:

@@ -2,6 +2,7 @@
 
 from temporalio import workflow
 
+from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import SteerInput, SteerReceipt
 from workflows.contracts.turns import NoteSteering, SteeringNoted
 from workflows.model.turn import TurnRef
@@ -19,6 +20,8 @@ class SessionSteering:
     def check_steer(self, steer: SteerInput) -> None:
         """Raises Refusal for who may not, and for an id that came with another body."""
         admission.check_shape(steer)
+        if not steer.content:
+            raise Refusal("bad_request", "steering needs content")
         admission.check_owner(self._jobs.state.head, steer)
         if known := self._jobs.state.steered.get(steer.id):
             admission.check_same_body(steer.id, known.digest, steer.digest or body_digest(steer))

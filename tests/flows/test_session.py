@@ -14,6 +14,7 @@ from workflows.contracts.inputs import (
     RecordedRefusal,
     RepairInput,
     RowsSaid,
+    SteerInput,
 )
 from workflows.contracts.steps import RunStep, StepDone
 from workflows.contracts.turns import EndTurn, RecordRefusal
@@ -169,7 +170,6 @@ async def test_l12_payloads_that_do_not_decode_harm_nothing(temporal: Client) ->
     async with session_with(temporal, Scripted()) as session:
         await session.say()
         await ended(session, 1)
-        await session.handle.signal("message", {"content": {"not": "text"}})
         await session.handle.signal("no_such_signal", 1)
         for update in ("message", "continuation", "steer", "cancel", "repair", "retry", "card", "amend", "close"):
             with pytest.raises(WorkflowUpdateFailedError):
@@ -178,6 +178,28 @@ async def test_l12_payloads_that_do_not_decode_harm_nothing(temporal: Client) ->
                 await session.handle.execute_update(update)
         await session.say()
         await ended(session, 2)
+
+
+async def test_l12_signals_of_another_shape_are_recorded_as_refusals(temporal: Client) -> None:
+    odd: list[list[object]] = [[], [{"content": {"not": "text"}, "tenant": 1}], ["text"], [None], [{"content": "a"}, {"content": "b"}]]
+    empty = SteerInput(content="")
+    names = ("message", "continuation", "host_result", "steer", "cancel")
+    scripted = Scripted()
+    async with session_with(temporal, scripted) as session:
+        await session.say()
+        await ended(session, 1)
+        for name in names:
+            for payloads in odd:
+                await session.handle.signal(name, args=payloads)
+        await session.handle.signal("steer", empty)
+        await session.handle.signal("roll", {"with": "a payload"})
+        async with asyncio.timeout(20):
+            while len(scripted.of(RecordRefusal)) <= len(names) * len(odd):
+                await asyncio.sleep(0.02)
+        await session.say()
+        await ended(session, 2)
+    refusals = [(asked.refusal.what, asked.refusal.code) for asked in scripted.of(RecordRefusal)]
+    assert all(refusals.count((name, "bad_request")) == len(odd) + (name == "steer") for name in names)
 
 
 async def test_l12_a_refused_signal_is_recorded_and_announced(temporal: Client) -> None:

@@ -89,4 +89,4 @@ async def test_l12_nonsense_from_an_operator_harms_nothing(database_url: str, te
         await signal(system, "s1", "no_such_signal", {})
         assert (await system.chat("s1", "still there?"))["content"] == "hello"
         listed = await system.workflow("s1").query("refusals")
-        assert [refusal["code"] for refusal in listed] == ["bad_request"] * 7
+        assert [refusal["code"] for refusal in listed] == ["bad_request"] * 8
