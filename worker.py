@@ -35,6 +35,7 @@ PASSED_THROUGH = (
     "workflows.model.session",
     "workflows.model.state",
     "workflows.model.turn",
+    "workflows.contracts.carried",
     "workflows.contracts.errors",
     "workflows.contracts.inputs",
     "workflows.contracts.json_text",

@@ -3,11 +3,12 @@
 from temporalio import workflow
 
 from workflows.contracts import policies
+from workflows.contracts.carried import QueuedAmend, QueuedCard, QueuedClose
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import AmendInput, AmendReceipt, CardInput, CardReceipt, CloseInput, CloseReceipt
 from workflows.model.state import Recent
 from workflows.rules import admission
-from workflows.rules.state import QueuedAmend, QueuedCard, QueuedClose, body_digest, remember
+from workflows.rules.state import body_digest, remember
 from workflows.session_inputs import SessionInputs
 from workflows.session_jobs import SessionJobs
 

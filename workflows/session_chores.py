@@ -6,6 +6,7 @@ from temporalio import workflow
 from temporalio.workflow import ParentClosePolicy
 
 from workflows.asking import written
+from workflows.contracts.carried import QueuedAmend, QueuedCard, QueuedClose, QueuedRefusal, QueuedReminder, QueuedRepair, QueuedTurn
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import AmendReceipt, CardReceipt, CloseReceipt, RepairReceipt
 from workflows.contracts.naming import ERASURE_WORKFLOW, erasure_workflow_id
@@ -22,16 +23,7 @@ from workflows.contracts.sessions import (
     remind,
 )
 from workflows.contracts.turns import RecordRefusal, RepairCalls, record_refusal, repair_calls
-from workflows.rules.state import (
-    QueuedAmend,
-    QueuedCard,
-    QueuedClose,
-    QueuedRefusal,
-    QueuedReminder,
-    QueuedRepair,
-    QueuedTurn,
-    remember,
-)
+from workflows.rules.state import remember
 from workflows.session_jobs import SessionJobs
 
 

@@ -5,8 +5,8 @@ from datetime import datetime
 
 from temporalio import workflow
 
+from workflows.contracts.carried import QueuedClose, QueuedReminder
 from workflows.rules.alarms import Alarm, next_alarm
-from workflows.rules.state import QueuedClose, QueuedReminder
 from workflows.session_inputs import SessionInputs
 from workflows.session_jobs import SessionJobs
 

@@ -7,11 +7,12 @@ from pydantic import ValidationError
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
+from workflows.contracts.carried import KeyedAnswer, QueuedRefusal
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import Input, RecordedRefusal
 from workflows.model.base import Record
 from workflows.rules import admission
-from workflows.rules.state import KeyedAnswer, QueuedRefusal, body_digest, remember
+from workflows.rules.state import body_digest, remember
 from workflows.session_jobs import SessionJobs
 
 CLOSED = Refusal("closed", "the session is being deleted; its id is free in a moment")

@@ -6,6 +6,7 @@ from typing import Any
 from temporalio import workflow
 
 from workflows.contracts import policies
+from workflows.contracts.carried import QueuedTurn
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import (
     CancelInput,
@@ -20,7 +21,7 @@ from workflows.model.call import CallResult
 from workflows.model.state import Binding, Recent
 from workflows.model.turn import TurnRef
 from workflows.rules import admission
-from workflows.rules.state import QueuedTurn, body_digest, profile_of, remember
+from workflows.rules.state import body_digest, profile_of, remember
 from workflows.session_jobs import SessionJobs
 
 

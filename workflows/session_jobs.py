@@ -5,6 +5,7 @@ from typing import Any
 from temporalio import workflow
 
 from workflows.asking import written
+from workflows.contracts.carried import Job, QueuedClose, QueuedTurn, SessionState
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import RecordedRefusal, RowsSaid, SessionStart
 from workflows.contracts.naming import PRINCIPAL, STATUS, TENANT, TURN
@@ -14,7 +15,7 @@ from workflows.model.base import Record
 from workflows.model.session import SessionRef
 from workflows.model.state import Batch, Head, LastTurn
 from workflows.model.turn import TurnError
-from workflows.rules.state import KEPT_REFUSALS, Job, QueuedClose, QueuedTurn, SessionState, carried, remember, status_of
+from workflows.rules.state import KEPT_REFUSALS, carried, remember, status_of
 from workflows.turn import LiveTurn, TurnOutcome
 
 

@@ -3,10 +3,10 @@
 from temporalio import workflow
 
 from workflows.contracts import policies
+from workflows.contracts.carried import QueuedRepair, QueuedTurn
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import RepairInput, RepairReceipt, RetryInput, TurnReceipt
 from workflows.rules import admission
-from workflows.rules.state import QueuedRepair, QueuedTurn
 from workflows.session_inputs import SessionInputs
 from workflows.session_jobs import SessionJobs
 

@@ -2,12 +2,13 @@
 
 from temporalio import workflow
 
+from workflows.contracts.carried import QueuedTurn, Steered
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import SteerInput, SteerReceipt
 from workflows.contracts.turns import NoteSteering, SteeringNoted
 from workflows.model.turn import TurnRef
 from workflows.rules import admission
-from workflows.rules.state import QueuedTurn, Steered, body_digest, profile_of, remember
+from workflows.rules.state import body_digest, profile_of, remember
 from workflows.session_jobs import SessionJobs
 
 

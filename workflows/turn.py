@@ -8,6 +8,7 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from workflows.asking import Asked, Done, Stub, begun, decoded, written
 from workflows.contracts import policies
+from workflows.contracts.carried import QueuedTurn
 from workflows.contracts.steps import Birth, Opening, RunStep, StepDone, run_step
 from workflows.contracts.tools import RunTool, SettleCall, ToolDone, run_tool, settle_call
 from workflows.contracts.turns import EndTurn, HandOver, TurnEnded, end_turn, hand_over
@@ -15,7 +16,6 @@ from workflows.model.base import Record
 from workflows.model.call import OpenCall
 from workflows.model.session import SessionRef
 from workflows.model.turn import TurnError, TurnRef
-from workflows.rules.state import QueuedTurn
 
 
 class TurnOutcome(Record):

@@ -4,8 +4,8 @@ from typing import Any
 
 from temporalio import workflow
 
+from workflows.contracts.carried import QueuedTurn
 from workflows.contracts.inputs import MessageInput, SessionStart
-from workflows.rules.state import QueuedTurn
 from workflows.session import SessionWorkflow
 from workflows.session_inputs import SessionInputs
 from workflows.session_jobs import SessionJobs

@@ -2,8 +2,8 @@
 
 from temporalio import workflow
 
+from workflows.contracts.carried import QueuedTurn
 from workflows.contracts.inputs import SessionStart
-from workflows.rules.state import QueuedTurn
 from workflows.session import SessionWorkflow
 from workflows.session_jobs import SessionJobs
 

@@ -1,11 +1,12 @@
 """What a run hands to the next one: everything that is needed, and no more."""
 
+from workflows.contracts.carried import QueuedTurn, SessionState
 from workflows.contracts.policies import CARRIED_IDS
 from workflows.contracts.steps import NewMessage
 from workflows.model.call import CallResult
 from workflows.model.state import Recent
 from workflows.model.turn import TurnRef
-from workflows.rules.state import QueuedTurn, SessionState, carried
+from workflows.rules.state import carried
 
 
 def turn(number: int) -> TurnRef:

@@ -2,10 +2,10 @@
 
 import re
 
+from workflows.contracts.carried import SessionState
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import CardInput, ContinuationInput, Input, MessageInput, RetryInput, SteerInput
 from workflows.model.state import Head, LastTurn
-from workflows.rules.state import SessionState
 
 STATUS_OF_OUTCOME = {"success": "completed", "failed": "failed", "denied": "denied", "expired": "unknown"}
 

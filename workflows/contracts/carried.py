@@ -1,0 +1,111 @@
+"""What a session's workflow holds and a run hands to the next one: its head, what is queued, and the ids of the recent past."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from workflows.contracts.inputs import AmendInput, CardInput, RecordedRefusal, SteerReceipt
+from workflows.contracts.steps import NewMessage
+from workflows.model.base import Record
+from workflows.model.call import CallResult
+from workflows.model.state import Head, Recent
+from workflows.model.turn import TurnConfig, TurnRef
+
+
+class QueuedTurn(Record):
+    """An accepted input that waits for its turn. `turn.number` is assigned when it begins.
+
+    `message` for a message, `result` for a continuation, neither for a retry, which begins with `first_step`, and for steering. A turn that is
+    `cancelled` already is recorded as such without a model request. `polite` turns are not cancelled by a later message. One that
+    `replaces` hangs where the newest user message hung.
+    """
+
+    job: Literal["turn"] = "turn"
+    turn: TurnRef
+    profile: str
+    config: TurnConfig | None = None
+    message: NewMessage | None = None
+    result: CallResult | None = None
+    host_context: dict[str, Any] | None = None
+    first_step: int = 1
+    runs_model: bool = True
+    cancelled: bool = False
+    polite: bool = False
+    replaces: bool = False
+
+
+class Steered(Record):
+    """Accepted steering of the recent past. Its `receipt` comes once it is noted in the rows."""
+
+    digest: str
+    receipt: SteerReceipt | None = None
+
+
+class QueuedRepair(Record):
+    """A repair that waits for its place in the order. `ticket` names it for the one who asked."""
+
+    job: Literal["repair"] = "repair"
+    ticket: str
+
+
+class QueuedCard(Record):
+    """A card that waits for its place in the order."""
+
+    job: Literal["card"] = "card"
+    ticket: str
+    card: CardInput
+
+
+class QueuedAmend(Record):
+    """A change of the session's fields that waits for its place in the order."""
+
+    job: Literal["amend"] = "amend"
+    ticket: str
+    amend: AmendInput
+
+
+class QueuedClose(Record):
+    """The session's end, once everything before it is done, asked for `by` a principal. No ticket: it expired."""
+
+    job: Literal["close"] = "close"
+    ticket: str = ""
+    by: str = ""
+
+
+class QueuedReminder(Record):
+    """A host action that has waited for so long that its readers are reminded."""
+
+    job: Literal["reminder"] = "reminder"
+    call_id: str
+
+
+class KeyedAnswer(Record):
+    """What was answered under an idempotency key, as JSON; None while it is being worked on."""
+
+    digest: str
+    answer: str | None = None
+
+
+class QueuedRefusal(Record):
+    """A refused signal that is to be made readable as an event."""
+
+    job: Literal["refusal"] = "refusal"
+    refusal: RecordedRefusal
+
+
+Job = Annotated[
+    QueuedTurn | QueuedRepair | QueuedCard | QueuedAmend | QueuedClose | QueuedReminder | QueuedRefusal, Field(discriminator="job")
+]
+
+
+class SessionState(Record):
+    """Everything that a run hands to the next one. Changed by replacement of its fields only, through `SessionWorkflow`."""
+
+    head: Head = Head()
+    queue: tuple[Job, ...] = ()
+    recent: dict[str, Recent] = Field(default_factory=dict)
+    recorded: dict[str, str] = Field(default_factory=dict)
+    steered: dict[str, Steered] = Field(default_factory=dict)
+    keys: dict[str, KeyedAnswer] = Field(default_factory=dict)
+    tombstones: dict[str, str] = Field(default_factory=dict)
+    refusals: tuple[RecordedRefusal, ...] = ()
