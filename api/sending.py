@@ -42,6 +42,7 @@ from workflows.contracts.inputs import (
     TurnReceipt,
 )
 from workflows.contracts.naming import SESSION_WORKFLOW, session_workflow_id
+from workflows.contracts.policies import WORKFLOW_TASK
 from workflows.model.base import Record
 from workflows.model.state import Head
 
@@ -166,6 +167,7 @@ class Workflows:
             id=workflow_id,
             task_queue=self._task_queue,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            task_timeout=WORKFLOW_TASK,
         )
 
 

@@ -20,6 +20,7 @@ from benchmarks.turns import MESSAGE_CHARACTERS, Floor, Peer, Session
 
 Took = TypeVar("Took")
 WARM_TURNS = 5
+IDLE_SECONDS = 0.5
 PAUSE_SECONDS = 0.03
 """What a subject does after it answered (ours writes search attributes) must not slow the next one's turn."""
 
@@ -155,11 +156,12 @@ async def long_sessions(bench: Bench) -> Session:
 
 
 def _flatness(bench: Bench, long: _Long, how: str, reach: float | None = None) -> None:
+    """Turns in units of the floor's update beside them: a run is long enough for the machine to change its pace."""
     early, last = bench.size.early, bench.size.long_turns
-    floors = [median(long.floors[:early]), median(long.floors[early:])]
-    first = bench.note(f"turns 1–{early}, {how}", "ms", long.times[:early])
-    note = f"the floor was {floors[0]:.1f} ms beside the first and {floors[1]:.1f} ms beside the last"
-    bench.note(f"P2 turns {last - early + 1}–{last}, {how}", "ms", long.times[-early:], first, reach=reach, note=note)
+    note = f"{median(long.times[:early]):.1f} and {median(long.times[-early:]):.1f} ms"
+    in_floors = [time / floor for time, floor in zip(long.times[:early] + long.times[-early:], long.floors, strict=True)]
+    first = bench.note(f"turns 1–{early}, {how}", "floors", in_floors[:early])
+    bench.note(f"P2 turns {last - early + 1}–{last}, {how}", "floors", in_floors[early:], first, reach=reach, note=note)
 
 
 async def _history(bench: Bench, session: Session) -> None:
@@ -176,10 +178,8 @@ async def _history(bench: Bench, session: Session) -> None:
     bench.note(f"P3 events at turn {len(turns)}", "events", [cost.events for cost in late], reach=EVENTS_LIMIT)
     rolls = sum(turn.rolled for turn in turns[1:])
     mean = sum(turn.size for turn in turns) / len(turns)
-    bench.words.append(
-        f"History of {len(turns)} turns over {rolls + 1} runs: {mean:,.0f} bytes a turn on average, what continuing as new costs included. "
-        f"Bytes by event of the last turn: {_listed(late[-1])}."
-    )
+    bench.note(f"P3 history, mean of {len(turns)} turns in {rolls + 1} runs", "bytes", [mean], reach=HISTORY_LIMIT)
+    bench.words.append(f"Bytes by event of the last turn: {_listed(late[-1])}.")
 
 
 def _costs(turns: list[TurnCost]) -> list[TurnCost]:
@@ -232,7 +232,8 @@ async def cold(bench: Bench, long: Session) -> None:
 
 
 async def _fresh(bench: Bench, worker: Part) -> Part:
-    """A deploy: the worker stops in order, and another one takes its place."""
+    """A deploy: the worker stops in order, when nothing is left to do for it, and another one takes its place."""
+    await asyncio.sleep(IDLE_SECONDS)
     await asyncio.to_thread(worker.stop)
     return await asyncio.to_thread(bench.stack.again, worker)
 

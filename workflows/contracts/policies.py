@@ -12,6 +12,10 @@ STICKY_SECONDS = 2.0
 DATABASE_RETRY_SECONDS = 0.5
 """How long a turn waits between tries while Postgres is away."""
 
+WORKFLOW_TASK = timedelta(seconds=4)
+"""How long a worker may take over a session's next decision. One that was handed to a worker as it stopped is given to another after
+this; by default that takes ten seconds, longer than the api offers an input."""
+
 HEARTBEAT = timedelta(seconds=6)
 """A worker that is silent for this long is dead (a turn goes on within 15 s of a worker being there, R88)."""
 
