@@ -40,12 +40,15 @@ async def killed_worker(stack: Stack, times: int) -> list[Killed]:
     async with Provider([_slow_answer()]) as provider:
         env = {**stack.settings(QUEUE, MODEL), "OPENAI_BASE_URL": provider.url, "OPENAI_API_KEY": "unused"}
         workers = [stack.start(f"{QUEUE}-{n}", "cli.main", "worker", env=env, ready="worker ready") for n in range(WORKERS)]
-        url, _ = await asyncio.to_thread(stack.api, QUEUE)
-        async with httpx.AsyncClient(base_url=url, timeout=120) as http:
+        api = stack.api(QUEUE)
+        for part in (*workers, api):
+            await asyncio.to_thread(part.wait)
+        async with httpx.AsyncClient(base_url=api.url, timeout=120) as http:
             return [await _one(stack, provider, workers, http) for _ in range(times)]
 
 
 async def _one(stack: Stack, provider: Provider, workers: list[Part], http: httpx.AsyncClient) -> Killed:
+    await _all_there(stack, workers)
     before = len(provider.requests)
     turn = asyncio.create_task(http.post("/api/chat", json={"session_id": f"killed-{uuid4()}", "content": "Tell me something long."}))
     while len(provider.requests) == before and not turn.done():
@@ -59,8 +62,15 @@ async def _one(stack: Stack, provider: Provider, workers: list[Part], http: http
     answer = response.json()
     if response.status_code != 200 or answer["error"] or f"word {PIECES - 1}" not in answer["content"]:
         raise RuntimeError(f"the turn of a killed worker did not come to its answer: {response.status_code} {answer}")
-    workers[workers.index(victim)] = stack.again(victim, "worker ready")
     return Killed(took, len(provider.requests) - before)
+
+
+async def _all_there(stack: Stack, workers: list[Part]) -> None:
+    """Replaces the worker that was killed before."""
+    for place, worker in enumerate(workers):
+        if worker.process.poll() is not None:
+            workers[place] = stack.again(worker)
+            await asyncio.to_thread(workers[place].wait)
 
 
 def _in_request(workers: list[Part], provider: Provider) -> Part:

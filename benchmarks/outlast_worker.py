@@ -7,6 +7,7 @@ import worker
 from activities.context import Conversations
 from activities.db.client import connect
 from activities.db.pool import Database
+from activities.llm.models import request_settings
 from activities.search_attributes import registered
 from benchmarks.instant import BenchModels
 from benchmarks.process import until_stopped
@@ -19,6 +20,7 @@ async def serve(settings: Settings, address: str, *, cached: bool) -> None:
     client = await connect(settings, database, address, for_api=False)
     async with worker.open_kit(settings, database) as kit:
         kit.models = BenchModels(settings)
+        request_settings(kit.models.of(settings.model))  # imports what building a provider's model would have imported
         kit.indexed = await registered(client)
         if not cached:
             kit.paths = Conversations(kept_paths=0)

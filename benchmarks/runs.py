@@ -77,10 +77,11 @@ class Bench:
 async def subjects(stack: Stack, size: Size) -> AsyncIterator[Bench]:
     """Starts the subjects and warms them: each has had turns that are not measured."""
     address = stack.temporal.address
-    floor_worker = await asyncio.to_thread(stack.start, "floor", "benchmarks.others_worker", "floor", address)
-    await asyncio.to_thread(stack.start, "peer", "benchmarks.others_worker", "peer", address)
-    cached = await asyncio.to_thread(stack.outlast, "bench")
-    uncached = await asyncio.to_thread(stack.outlast, "bench-uncached", "--uncached")
+    floor_worker = stack.start("floor", "benchmarks.others_worker", "floor", address)
+    peer_worker = stack.start("peer", "benchmarks.others_worker", "peer", address)
+    cached, uncached = stack.outlast("bench"), stack.outlast("bench-uncached", "--uncached")
+    for part in (floor_worker, peer_worker, cached.api, uncached.api):
+        await asyncio.to_thread(part.wait)
     client = await Client.connect(address)
     async with httpx.AsyncClient(timeout=120) as http:
         bench = Bench(stack, size, http, client, floor_worker, cached, uncached, Floor(client))
@@ -235,7 +236,9 @@ async def _fresh(bench: Bench, worker: Part) -> Part:
     """A deploy: the worker stops in order, when nothing is left to do for it, and another one takes its place."""
     await asyncio.sleep(IDLE_SECONDS)
     await asyncio.to_thread(worker.stop)
-    return await asyncio.to_thread(bench.stack.again, worker)
+    fresh = bench.stack.again(worker)
+    await asyncio.to_thread(fresh.wait)
+    return fresh
 
 
 async def killed(bench: Bench) -> None:

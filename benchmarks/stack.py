@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import httpx
@@ -27,17 +27,22 @@ _ROOT = Path(__file__).parents[1]
 
 @dataclass
 class Part:
-    """A child process of a run."""
+    """A child process of a run. `ready` is what its log says once it may be measured, `url` what answers then, if it is an api."""
 
     name: str
     command: list[str]
     env: dict[str, str]
     log: Path
     process: subprocess.Popen[bytes]
+    ready: str = READY
+    url: str = ""
 
-    def said(self, what: str) -> bool:
-        """Whether its log has this."""
-        return what in self.log.read_text(errors="replace")
+    def wait(self) -> None:
+        """Returns once it is ready. Raises SetupError."""
+        wait_for(self.process, self._is_ready, name=self.name, log=self.log, seconds=60)
+
+    def _is_ready(self) -> bool:
+        return self.ready in self.log.read_text(errors="replace") and (not self.url or _answers(f"{self.url}/health/ready"))
 
     def stop(self) -> None:
         """Ends it in order."""
@@ -52,10 +57,13 @@ class Part:
 class Outlast:
     """An api and its worker on a task queue of their own."""
 
-    queue: str
-    url: str
-    api: Part
     worker: Part
+    api: Part
+
+    @property
+    def url(self) -> str:
+        """Where the api is."""
+        return self.api.url
 
 
 @dataclass
@@ -67,36 +75,35 @@ class Stack:
     postgres: PostgresServer
     parts: list[Part] = field(default_factory=list)
 
-    def start(self, name: str, module: str, *arguments: str, env: Mapping[str, str] | None = None, ready: str = READY) -> Part:
-        """Starts a module as a process of its own and waits until it says that it is ready. Raises SetupError."""
-        return self._launch(name, [sys.executable, "-m", module, *arguments], {**plain_environment(), **(env or {})}, ready)
-
-    def again(self, part: Part, ready: str = READY) -> Part:
-        """Another process that does what `part` did. Raises SetupError."""
-        return self._launch(part.name, part.command, part.env, ready)
-
-    def _launch(self, name: str, command: list[str], env: dict[str, str], ready: str) -> Part:
+    def start(
+        self, name: str, module: str, *arguments: str, env: Mapping[str, str] | None = None, ready: str = READY, url: str = ""
+    ) -> Part:
+        """Starts a module as a process of its own and returns at once. Call it from the main thread (cli/services/process.py)."""
         log = self.folder / f"{name}-{len(self.parts)}.log"
-        part = Part(name, command, env, log, spawn(command, log=log, last_will=signal.SIGKILL, cwd=_ROOT, env=env))
+        command = [sys.executable, "-m", module, *arguments]
+        whole = {**plain_environment(), **(env or {})}
+        part = Part(name, command, whole, log, spawn(command, log=log, last_will=signal.SIGKILL, cwd=_ROOT, env=whole), ready, url)
         self.parts.append(part)
-        wait_for(part.process, lambda: part.said(ready), name=name, log=log, seconds=60)
         return part
 
-    def outlast(self, queue: str, *arguments: str) -> Outlast:
-        """Starts a worker of ours with the instant model, and an api. Raises SetupError."""
-        worker = self.start(
-            f"worker-{queue}", "benchmarks.outlast_worker", self.temporal.address, *arguments, env=self.settings(queue, INSTANT)
-        )
-        return Outlast(queue, *self.api(queue), worker)
+    def again(self, part: Part) -> Part:
+        """Another process that does what `part` did."""
+        log = self.folder / f"{part.name}-{len(self.parts)}.log"
+        process = spawn(part.command, log=log, last_will=signal.SIGKILL, cwd=_ROOT, env=part.env)
+        self.parts.append(replace(part, log=log, process=process))
+        return self.parts[-1]
 
-    def api(self, queue: str) -> tuple[str, Part]:
-        """Starts `outlast api` and waits until it says that it has all it needs, a worker included. Raises SetupError."""
+    def outlast(self, queue: str, *arguments: str) -> Outlast:
+        """Starts a worker of ours with the instant model, and an api; ready once `api` is."""
+        env = self.settings(queue, INSTANT)
+        worker = self.start(f"worker-{queue}", "benchmarks.outlast_worker", self.temporal.address, *arguments, env=env)
+        return Outlast(worker, self.api(queue))
+
+    def api(self, queue: str) -> Part:
+        """Starts `outlast api`; ready once it says that it has all it needs, a worker included."""
         port = free_port()
-        url = f"http://127.0.0.1:{port}"
         env = {**self.settings(queue, INSTANT), "OUTLAST_API__PORT": str(port)}
-        part = self.start(f"api-{queue}", "cli.main", "api", env=env, ready="api ready")
-        wait_for(part.process, lambda: _answers(f"{url}/health/ready"), name=part.name, log=part.log, seconds=60)
-        return url, part
+        return self.start(f"api-{queue}", "cli.main", "api", env=env, ready="api ready", url=f"http://127.0.0.1:{port}")
 
     def settings(self, queue: str, model: str) -> dict[str, str]:
         """The environment of `outlast api` and `outlast worker` on a task queue of this run."""
