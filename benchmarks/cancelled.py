@@ -44,8 +44,9 @@ async def cancelled(stack: Stack, times: int) -> list[Cancelled]:
     async with Provider([_endless()]) as provider:
         env = {**stack.settings(QUEUE, MODEL), "OPENAI_BASE_URL": provider.url, "OPENAI_API_KEY": "unused"}
         stack.start(QUEUE, "cli.main", "worker", env=env, ready="worker ready")
-        url, _ = await asyncio.to_thread(stack.api, QUEUE)
-        async with httpx.AsyncClient(base_url=url, timeout=60) as http:
+        api = stack.api(QUEUE)
+        await asyncio.to_thread(api.wait)
+        async with httpx.AsyncClient(base_url=api.url, timeout=60) as http:
             return [await _one(provider, http) for _ in range(times)]
 
 
