@@ -18,6 +18,7 @@ from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import ContinuationInput, MessageInput, RetryInput, RowsSaid, TurnReceipt
 from workflows.model.session import Caller
 from workflows.model.turn import TurnConfig
+from workflows.rules.admission import already_recorded
 
 LOOK_AGAIN_SECONDS = 0.2
 _R = TypeVar("_R")
@@ -171,11 +172,7 @@ async def _until_ended(api: Api, door: Door | None, turn_id: str, seconds: float
 def _judge_by_rows(door: Door, body: ChatBody) -> None:
     """What the rows can say about a continuation: a recorded result stays (R114), and a binding holds (R52)."""
     if door.call_status is not None:
-        raise Refusal(
-            "already_recorded",
-            f"the call {body.tool_call_id} is recorded already, as {door.call_status}; the result that was sent now is not taken",
-            recorded_status=door.call_status,
-        )
+        raise already_recorded(body.tool_call_id or "", door.call_status)
     bound = door.subject is not None
     if bound and (body.profile not in (None, door.profile) or body.subject not in (None, door.subject)):
         raise Refusal("binding_conflict", "the session is bound to another profile or subject")

@@ -91,7 +91,7 @@ async def check_models(settings: Settings) -> Finding:
     finally:
         await models.close()
     if problems:
-        return Finding("FAIL", "; ".join(f"{name}: {problem}" for name, problem in problems.items()))
+        return Finding("FAIL", "; ".join(problems.values()))
     return Finding("ok", ", ".join((settings.model, *settings.model_fallbacks)))
 
 

@@ -73,6 +73,8 @@ async def connect(
             lazy=for_api,
             retry_config=ONE_TRY if for_api else None,
         )
+    except ValueError as error:
+        raise SetupError(f"Temporal's address {config['target_host']!r}: {error}") from error
     except RuntimeError as error:
         where = config["target_host"]
         raise ServiceUnavailable("temporal", f"Temporal does not answer at {where}: {error}") from error

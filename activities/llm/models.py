@@ -15,8 +15,6 @@ from workflows.contracts.policies import PROVIDER_SILENCE_SECONDS
 from workflows.model.turn import TurnError
 
 DEMO = "demo"
-OWN_EXTRAS = frozenset(("anthropic", "google", "mcp"))
-"""Providers' packages that installing `outlast[…]` brings; others come with `pydantic-ai-slim[…]`."""
 
 _KEPT_MODELS = 256
 
@@ -102,8 +100,7 @@ def _missing_package(error: ImportError) -> str:
     named = re.search(r"pydantic-ai-slim\[([\w-]+)\]", str(error))
     if named is None:
         return _one_line(f"{type(error).__name__}: {error}")
-    owner = "outlast" if named[1] in OWN_EXTRAS else "pydantic-ai-slim"
-    return f"its package is not installed; pip install '{owner}[{named[1]}]'"
+    return f"its package is not installed; pip install 'pydantic-ai-slim[{named[1]}]'"
 
 
 def _missing_setting(error: Exception) -> str:

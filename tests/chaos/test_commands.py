@@ -155,8 +155,16 @@ async def test_doctor_names_each_fault_in_a_line(programs: Programs, empty_datab
     assert code == 1
     failed = {line.split(":")[0].split(maxsplit=1)[1]: line for line in output.splitlines() if line.startswith("FAIL")}
     assert set(failed) == {"models", "temporal", "postgres"}
-    assert "OPENAI_API_KEY" in failed["models"]
+    assert failed["models"] == "FAIL  models: model 'openai-chat:gpt-5': set OPENAI_API_KEY"
     assert "behind" in failed["postgres"]
+
+
+async def test_an_address_that_is_none_is_named(programs: Programs, database_url: str) -> None:
+    env = {"OUTLAST_DATABASE__URL": database_url, "TEMPORAL_ADDRESS": "::::"}
+    for command in ("worker", "doctor"):
+        code, output = await programs.run(command, env=env)
+        assert code == 1
+        assert "Temporal's address '::::': " in output
 
 
 async def test_doctor_does_not_wait_for_servers_that_hang(

@@ -61,7 +61,7 @@ async def test_r114_a_recorded_result_stays(database_url: str, temporal_address:
             for path in ("/chat", "/chat/stream", "/chat?wait=false"):
                 answer = await system.post(path, body, api=api)
                 assert refused(answer, "already_recorded", "completed")
-                assert "completed" in answer.json()["detail"]
+                assert "completed" in answer.json()["detail"] and answer.json()["tool_call_id"] == "c1"
         assert len(system.script.requests) == 2
         assert (await tools(system, session))["c1"]["output"] == {"opened": True}
 
