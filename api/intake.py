@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
+from starlette.requests import ClientDisconnect
 
 from api.errors import RequestRefused
 
@@ -66,10 +67,13 @@ async def _bounded(request: Request) -> bytes:
     if declared.isdecimal() and int(declared) > MAX_BODY:
         raise RequestRefused(413, f"the body is over {MAX_BODY} bytes")
     chunks = bytearray()
-    async for chunk in request.stream():
-        chunks += chunk
-        if len(chunks) > MAX_BODY:
-            raise RequestRefused(413, f"the body is over {MAX_BODY} bytes")
+    try:
+        async for chunk in request.stream():
+            chunks += chunk
+            if len(chunks) > MAX_BODY:
+                raise RequestRefused(413, f"the body is over {MAX_BODY} bytes")
+    except ClientDisconnect:  # nobody reads the answer; it keeps a client's habit from being logged as our fault
+        raise RequestRefused(400, "the client left before its body was complete", "incomplete_body") from None
     return bytes(chunks)
 
 

@@ -1,13 +1,16 @@
 """What a request must be. None of these reaches a workflow: neither Temporal nor Postgres is there, and a refusal comes before they are missed."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
+from starlette.types import Message
 
-from api.intake import MAX_BODY, MAX_DEPTH
+from api.errors import install
+from api.intake import MAX_BODY, MAX_DEPTH, StrictRoute
 from api.schemas import MAX_CONTENT, MAX_VIEW, ChatBody
 
 JSON = {"content-type": "application/json"}
@@ -180,3 +183,26 @@ def test_r63_the_digest_is_of_what_a_message_means() -> None:
     first, second = ({"b": 1, "a": {"d": 2, "c": 3}}, {"a": {"c": 3, "d": 2}, "b": 1})
     same = [ChatBody.model_validate({"content": "x", "host_context": {"background": order}}).digest for order in (first, second)]
     assert same[0] == same[1]
+
+
+async def test_who_leaves_within_the_body_is_no_fault_of_the_api() -> None:
+    sent: Iterator[Message] = iter(({"type": "http.request", "body": b'{"content"', "more_body": True}, {"type": "http.disconnect"}))
+    answered: list[Message] = []
+
+    async def receive() -> Message:
+        return next(sent)
+
+    async def send(message: Message) -> None:
+        answered.append(message)
+
+    app = FastAPI()
+    install(app)
+    app.router.route_class = StrictRoute
+
+    @app.post("/")
+    async def take(body: ChatBody) -> None:
+        """Never reached."""
+
+    scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": [(b"content-type", b"application/json")]}
+    await app(scope, receive, send)
+    assert answered[0]["status"] == 400
