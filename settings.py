@@ -69,6 +69,52 @@ class AccessSettings(_Group):
         return split_list(value)
 
 
+class AttachmentSettings(_Group):
+    """Files that come with messages."""
+
+    allow_urls: bool = Field(
+        False, description="Takes attachments by http and https URL too; the provider, or the worker on its behalf, fetches them."
+    )
+    media_types: Annotated[list[str], NoDecode] = Field(
+        default=[
+            "image/png",
+            "image/jpeg",
+            "image/gif",
+            "image/webp",
+            "application/pdf",
+            "application/json",
+            "text/plain",
+            "text/markdown",
+            "text/csv",
+            "text/html",
+            "text/xml",
+        ],
+        description="Media types, comma-separated, that are taken. Text is given to the model as text, everything else as a file.",
+    )
+
+    @field_validator("media_types", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        return split_list(value)
+
+
+class LimitSettings(_Group):
+    """Limits of what model requests may use, together."""
+
+    max_input_tokens: float = Field(0, ge=0, description="Tokens sent to models. 0: no limit.")
+    max_output_tokens: float = Field(0, ge=0, description="Tokens that models answered. 0: no limit.")
+    max_total_tokens: float = Field(0, ge=0, description="Both together. 0: no limit.")
+    max_requests: float = Field(0, ge=0, description="Model requests. 0: no limit.")
+    max_cost_usd: float = Field(0, ge=0, description="US dollars, of models whose price is known. 0: no limit.")
+
+
+class BudgetSettings(_Group):
+    """What may be used up."""
+
+    turn: LimitSettings = Field(default_factory=LimitSettings, description="Of one turn.")
+    day: LimitSettings = Field(default_factory=LimitSettings, description="Of one principal on one day (UTC), over all sessions it owns.")
+
+
 class DevSettings(_Group):
     """`outlast dev`."""
 
@@ -92,6 +138,8 @@ class Settings(BaseSettings):
     database: DatabaseSettings = Field(default_factory=DatabaseSettings)
     api: ApiSettings = Field(default_factory=ApiSettings)
     access: AccessSettings = Field(default_factory=AccessSettings)
+    attachments: AttachmentSettings = Field(default_factory=AttachmentSettings)
+    budget: BudgetSettings = Field(default_factory=BudgetSettings)
     dev: DevSettings = Field(default_factory=DevSettings)
     temporal: TemporalSettings = Field(default_factory=TemporalSettings)
     data_dir: Path = Field(Path(".outlast"), description="Where `outlast dev` keeps its state.")
@@ -107,6 +155,14 @@ class Settings(BaseSettings):
     model_requires_end: bool = Field(
         True,
         description="A streamed answer that ends without the provider's finish reason counts as cut and is asked for again. False for compatible servers that never send one.",
+    )
+    model_retry_seconds: float = Field(
+        1.0,
+        ge=0,
+        description="Pause before a model request that failed is sent again; it doubles each time, and what the provider asks for goes before it.",
+    )
+    tool_text_limit: int = Field(
+        64_000, ge=100, description="Characters of one tool result that the model reads; the rest is cut, and the model is told so."
     )
     max_steps: int = Field(10, ge=1, description="Model requests a turn may make.")
     turn_timeout_seconds: float = Field(300.0, gt=0, description="Time a turn may take, waiting for a worker or for the host not counted.")

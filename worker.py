@@ -30,7 +30,9 @@ from workflows.session import SessionWorkflow
 WORKFLOWS = [SessionWorkflow, ErasureWorkflow]
 
 PASSED_THROUGH = (
+    "workflows.model.attachment",
     "workflows.model.base",
+    "workflows.model.budget",
     "workflows.model.call",
     "workflows.model.session",
     "workflows.model.state",

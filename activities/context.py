@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic_ai.messages import ModelMessage
@@ -13,6 +13,8 @@ from activities.llm.translate import load
 
 KEPT_PATHS = 500
 KEPT_MESSAGES = 50_000
+KEPT_CHARACTERS = 256_000_000
+"""Of stored JSON. Attachments make a message large, and every state of a path that is kept counts them."""
 
 
 @dataclass(frozen=True)
@@ -33,14 +35,15 @@ class PathKey:
 
 @dataclass(frozen=True)
 class Path:
-    """A conversation as the model saw it. `settled`: by model string, how much of its beginning is sent as it is (llm/prepare.py)."""
+    """A conversation as the model saw it, `size` characters of JSON. `settled`: by model string, how much of its beginning is sent as it is (llm/prepare.py)."""
 
     messages: tuple[ModelMessage, ...] = ()
     settled: Mapping[str, int] = field(default_factory=dict)
+    size: int = 0
 
     def settled_for(self, model: str, count: int) -> "Path":
         """The same conversation, with what is known about one more model."""
-        return Path(self.messages, {**self.settled, model: count})
+        return replace(self, settled={**self.settled, model: count})
 
 
 class Conversations:
@@ -49,11 +52,13 @@ class Conversations:
     Cached messages are shared and must not be changed in place.
     """
 
-    def __init__(self, *, kept_paths: int = KEPT_PATHS, kept_messages: int = KEPT_MESSAGES) -> None:
+    def __init__(self, *, kept_paths: int = KEPT_PATHS, kept_messages: int = KEPT_MESSAGES, kept_characters: int = KEPT_CHARACTERS) -> None:
         self._paths: OrderedDict[PathKey, Path] = OrderedDict()
         self._kept_paths = kept_paths
         self._kept_messages = kept_messages
+        self._kept_characters = kept_characters
         self._messages = 0
+        self._characters = 0
         self.loads = 0
 
     async def up_to(self, db: Database, key: PathKey) -> Path:
@@ -64,19 +69,27 @@ class Conversations:
         async with db.connection() as conn:
             bodies = [row["body"] async for row in sql.path_model_messages(conn, session_uid=key.session_uid, message_id=key.message_id)]
         self.loads += 1
-        path = Path(tuple(load(bodies)))
+        path = Path(tuple(load(bodies)), size=sum(map(len, bodies)))
         self._keep(key, path)
         return path
 
     def extend(self, key: PathKey, path: Path, bodies: Sequence[str]) -> None:
         """Keeps a path that grew by `bodies`. They are parsed from what was stored, so that a warm and a cold worker send the same bytes."""
-        self._keep(key, Path((*path.messages, *load(bodies)), path.settled))
+        self._keep(key, Path((*path.messages, *load(bodies)), path.settled, path.size + sum(map(len, bodies))))
 
     def _keep(self, key: PathKey, path: Path) -> None:
         if (before := self._paths.pop(key, None)) is not None:
-            self._messages -= len(before.messages)
+            self._count(before, -1)
         self._paths[key] = path
-        self._messages += len(path.messages)
-        while self._paths and (len(self._paths) > self._kept_paths or self._messages > self._kept_messages):
+        self._count(path, 1)
+        while self._paths and self._too_much:
             _, dropped = self._paths.popitem(last=False)
-            self._messages -= len(dropped.messages)
+            self._count(dropped, -1)
+
+    def _count(self, path: Path, times: int) -> None:
+        self._messages += times * len(path.messages)
+        self._characters += times * path.size
+
+    @property
+    def _too_much(self) -> bool:
+        return len(self._paths) > self._kept_paths or self._messages > self._kept_messages or self._characters > self._kept_characters

@@ -35,7 +35,14 @@ class Kit:
         self, session: SessionRef, turn_id: str | None = None, birth: Birth | None = None
     ) -> AbstractAsyncContextManager[SessionTx]:
         """One transaction on a session, which lives on as long as the settings say. Raises as `session_tx` does."""
-        return session_tx(self.db, session, turn_id, birth, ttl_seconds=self.settings.session_ttl_hours * 3600)
+        return session_tx(
+            self.db,
+            session,
+            turn_id,
+            birth,
+            ttl_seconds=self.settings.session_ttl_hours * 3600,
+            tool_text_limit=self.settings.tool_text_limit,
+        )
 
     def profile(self, name: str) -> Profile:
         """A profile by name. Raises TurnFault with a `setup_error` that says which ones there are."""

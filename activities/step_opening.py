@@ -12,11 +12,14 @@ from activities.context import Conversations, Path, PathKey
 from activities.db.pool import Database
 from activities.db.session_tx import SessionTx, moment, now_text, sql
 from activities.kit import Kit
+from activities.limits import check_files
 from activities.llm.translate import dump, load, steered
 from activities.projection.calls import results_request, unanswered_calls
+from activities.projection.ending import usage_of
 from activities.projection.opening import Opened, open_turn
+from workflows.contracts.errors import TurnFault
 from workflows.contracts.steps import RunStep, StepDone
-from workflows.model.turn import TurnRef
+from workflows.model.turn import TurnError, TurnRef, Usage
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,7 @@ class Begun:
     """A step that is to run. `path` is the conversation before it, `request` its new request as JSON (None: it is in the path).
 
     `results` is that request without the steering that it carries, for the case that the step fails and the steering waits on.
+    `fault`: the conversation can't be read, and the turn ends with that.
     """
 
     turn: TurnRef
@@ -38,6 +42,8 @@ class Begun:
     failures: int
     seconds: float
     actions: list[dict[str, Any]]
+    used: Usage
+    fault: TurnError | None = None
 
     @property
     def messages(self) -> list[ModelMessage]:
@@ -54,7 +60,9 @@ class _Found:
     unanswered: list[asyncpg.Record]
     steering: list[asyncpg.Record]
     after_seq: int
-    host_context: str | None
+    used: Usage
+    host_context: dict[str, Any]
+    told: dict[str, Any] | None
 
 
 async def begin(kit: Kit, step: RunStep) -> Begun | StepDone:
@@ -62,6 +70,7 @@ async def begin(kit: Kit, step: RunStep) -> Begun | StepDone:
 
     Raises Refusal if the rows refuse the input, ServiceUnavailable if Postgres is not there.
     """
+    check_files(kit.settings, step.opening)
     async with kit.session(step.session, step.turn.turn_id, step.opening.birth if step.opening else None) as tx:
         opened = Opened(step.turn)
         if (closed := await _closed(tx, step)) is not None:
@@ -72,8 +81,8 @@ async def begin(kit: Kit, step: RunStep) -> Begun | StepDone:
         elif tx.turn_state != "running":
             return StepDone(state="stale")
         found = await _find(tx, step, opened)
-    path = await _path(kit.db, kit.paths, step, found)
-    results = results_request(found.unanswered) if found.unanswered else None
+    path, fault = await _readable(kit, step, found)
+    results = results_request(found.unanswered, kit.settings.tool_text_limit, found.told) if found.unanswered else None
     words = [(row["content"], row["accepted_at"].isoformat()) for row in found.steering]
     request = steered(results, words) if words else results
     progress = found.progress
@@ -89,7 +98,9 @@ async def begin(kit: Kit, step: RunStep) -> Begun | StepDone:
         model_index=progress["model_index"] if progress else 0,
         failures=progress["failures"] if progress else 0,
         seconds=progress["seconds"] if progress else 0.0,
-        actions=(json.loads(found.host_context) or {}).get("actions") or [] if found.host_context else [],
+        actions=found.host_context.get("actions") or [],
+        used=found.used,
+        fault=fault,
     )
 
 
@@ -110,10 +121,20 @@ async def _find(tx: SessionTx, step: RunStep, opened: Opened) -> _Found:
     if tx.turn_state is not None:
         progress = await sql.step_progress(tx.conn, session_uid=tx.uid, turn_id=turn.turn_id, attempt=turn.attempt, step=step.step)
         await _announce_restart(tx, step, tail["next_segment"], progress)
-    context = await sql.last_host_context(tx.conn, session_uid=tx.uid) if tx.host_context_known else None
     steering = [row async for row in sql.pending_steering(tx.conn, session_uid=tx.uid, profile=step.profile)] if tx.steered else []
     unanswered = await unanswered_calls(tx, tail)
-    return _Found(tail, before, opened.request, progress, unanswered, steering, tx.cursor, context["host_context"] if context else None)
+    context, told = await _host_context(tx, step, unanswered)
+    used = usage_of(tx.turn_usage) if tx.turn_state is not None else Usage()
+    return _Found(tail, before, opened.request, progress, unanswered, steering, tx.cursor, used, context, told)
+
+
+async def _host_context(tx: SessionTx, step: RunStep, unanswered: list[asyncpg.Record]) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """The last host context, and the same if the model is to be told of it with the results: the host said it after the calls were made."""
+    row = await sql.last_host_context(tx.conn, session_uid=tx.uid) if tx.host_context_known else None
+    context = (json.loads(row["host_context"]) if row else None) or {}
+    came_now = bool(step.opening and step.opening.result and step.opening.host_context)
+    anew = came_now or bool(row and unanswered and row["host_context_at"] > max(call["requested_at"] for call in unanswered))
+    return context, context if anew else None
 
 
 async def _tails(tx: SessionTx, step: RunStep, opened: Opened) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
@@ -140,6 +161,14 @@ async def _announce_restart(tx: SessionTx, step: RunStep, first_segment: int, pr
         await sql.note_progress(tx.conn, **key, **kept, announced=0)
 
 
+async def _readable(kit: Kit, step: RunStep, found: _Found) -> tuple[Path, TurnError | None]:
+    """The conversation, or why it can't be read. The turn has begun by now, and ends with that."""
+    try:
+        return await _path(kit.db, kit.paths, step, found), None
+    except TurnFault as fault:
+        return Path(), fault.error
+
+
 async def _path(db: Database, paths: Conversations, step: RunStep, found: _Found) -> Path:
     """The conversation that is stored. A new message's own request is small and read; what came before it may be cached."""
     uid, tail = step.session.session_uid, found.tail
@@ -150,4 +179,4 @@ async def _path(db: Database, paths: Conversations, step: RunStep, found: _Found
         async with db.connection() as conn:
             own = [row["body"] async for row in sql.model_messages_of(conn, session_uid=uid, message_id=step.opening.message.id)]
     before = await paths.up_to(db, PathKey.of(uid, found.before)) if found.before else Path()
-    return Path((*before.messages, *load(own)), before.settled)
+    return Path((*before.messages, *load(own)), before.settled, before.size + sum(map(len, own)))

@@ -8,6 +8,7 @@ from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pydantic_ai.models import Model
 from temporalio.exceptions import ApplicationError
 
+from activities.budgets import check_budgets
 from activities.context import PathKey
 from activities.db.session_tx import moment, now_text, sql
 from activities.failures import ProviderFailure, classify
@@ -85,9 +86,12 @@ class StepRun:
         self._calls = StepCalls(self._kit.db, self._step, toolbox)
         if self._stopped.is_set():
             return await self._fail(CANCELLED)
+        if self._begun.fault:
+            raise TurnFault(self._begun.fault)
         allowed = steps_allowed(self._kit.settings, profile, self._step.config)
         if self._step.step > allowed:
             raise TurnFault(TurnError.of("usage_limit", f"the turn made {allowed} model requests, which is its limit"))
+        await check_budgets(self._kit, self._step, profile, self._begun.used)
         stream = await self._stream(profile, toolbox)
         outcome = await self._watched(stream)
         await self._live.settle()
@@ -137,7 +141,8 @@ class StepRun:
         failures = self._begun.failures + 1
         more_models = len(model_names(self._kit.settings, profile, self._step.config)) - 1 - self._begun.model_index
         if failure.again and failures < policies.PROVIDER_ATTEMPTS:
-            await self._again(failure, self._begun.model_index, failures, _delay(failure, failures), outcome)
+            delay = _delay(failure, failures, self._kit.settings.model_retry_seconds)
+            await self._again(failure, self._begun.model_index, failures, delay, outcome)
         if more_models > 0 and failure.error.type not in ("context_overflow", "internal"):
             await self._again(failure, self._begun.model_index + 1, 0, 0.0, outcome)
         return failure.error
@@ -283,8 +288,8 @@ def _result_of(request: "asyncio.Task[ModelResponse]") -> ModelResponse | Except
     return error
 
 
-def _delay(failure: ProviderFailure, failures: int) -> float:
+def _delay(failure: ProviderFailure, failures: int, first: float) -> float:
     """Seconds to the next attempt: what the provider asks for, within its cap, else our own."""
     if failure.retry_after is not None:
         return min(failure.retry_after, policies.RETRY_AFTER_CAP_SECONDS)
-    return policies.PROVIDER_FIRST_DELAY_SECONDS * policies.PROVIDER_BACKOFF ** (failures - 1)
+    return first * policies.PROVIDER_BACKOFF ** (failures - 1)

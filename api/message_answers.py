@@ -44,6 +44,16 @@ class Component(Answer):
 Segment = Annotated[TextSegment | ToolGroup | Component, Field(discriminator="kind")]
 
 
+class ShownAttachment(Answer):
+    """A file of a message, without its bytes. `size` (bytes) and `digest` (SHA-256, hex) are null for a file that is named by `url`."""
+
+    name: str
+    media_type: str
+    size: int | None
+    digest: str | None
+    url: str | None = None
+
+
 class MessageRow(Answer):
     """A message as it is shown."""
 
@@ -59,6 +69,7 @@ class MessageRow(Answer):
     model: str | None
     usage: dict[str, Any] | None
     error: dict[str, Any] | None
+    attachments: list[ShownAttachment]
     steering: dict[str, Any] | None
 
 

@@ -5,8 +5,6 @@ import json
 from typing import Annotated, Literal, Self
 
 from fastapi import Path
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
 from pydantic import (
     AfterValidator,
     AwareDatetime,
@@ -18,6 +16,10 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+
+from profiles.schemas import schema_problem
+from workflows.contracts.json_text import json_text
+from workflows.rules.attachments import MOST_FILES, MOST_NAME
 
 MAX_CONTENT = 1024 * 1024
 """Bytes of a message's text in UTF-8."""
@@ -96,24 +98,38 @@ class DeclaredAction(Body):
     @field_validator("parameters")
     @classmethod
     def _is_schema(cls, value: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        if value.get("type") != "object":
-            raise ValueError("must be a JSON schema of type object")
-        try:
-            Draft202012Validator.check_schema(value)
-        except SchemaError as error:
-            raise ValueError(f"is not a JSON schema: {error.message}") from error
+        if (problem := schema_problem(value)) is not None:
+            raise ValueError(problem)
         return value
 
 
+class AttachmentBody(Body):
+    """A file: `url` is a data URI (or, where that is allowed, an http or https URL), or `data` is its bytes in base64."""
+
+    name: Annotated[str, StringConstraints(max_length=MOST_NAME)] = ""
+    media_type: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+    url: str | None = None
+    data: str | None = None
+
+    @model_validator(mode="after")
+    def _is_one_of_two(self) -> Self:
+        if (self.url is None) == (self.data is None):
+            raise ValueError("has either `url` (a data URI) or `data` (base64)")
+        return self
+
+
 class HostContext(Body):
-    """What the host shows and can do. The last one is reused when a later message carries none."""
+    """What the host shows and can do. The last one is reused when a later message carries none.
+
+    An attachment that carries a file (`data`, or a data URI as `url`) is one of the message's; any other is a word about one.
+    """
 
     version: Literal[1] = 1
     host: Host | None = None
     view: View | None = None
     navigation: list[JsonValue] = []
     actions: list[DeclaredAction] = Field(default=[], max_length=32)
-    attachments: list[JsonValue] = Field(default=[], max_length=16)
+    attachments: list[JsonValue] = Field(default=[], max_length=MOST_FILES)
     background: dict[str, JsonValue] = {}
     captured_at: AwareDatetime | None = None
     extensions: dict[str, JsonValue] = {}
@@ -124,7 +140,7 @@ class HostContext(Body):
         if len(names) != len(set(names)):
             raise ValueError("two actions have the same name")
         view = self.view or View()
-        size = sum(len(json.dumps(part, ensure_ascii=False)) for part in (view.data, view.state, self.extensions))
+        size = sum(len(json_text(part)) for part in (view.data, view.state, self.extensions) if part)
         if size > MAX_VIEW:
             raise ValueError(f"view.data, view.state and extensions take {size} characters of JSON, at most {MAX_VIEW} are allowed")
         return self
@@ -160,7 +176,7 @@ class ChatBody(Body):
     parent_id: Id | None = None
     profile: Name | None = None
     subject: Name | None = None
-    attachments: list[dict[str, JsonValue]] = []
+    attachments: list[AttachmentBody] = Field(default=[], max_length=MOST_FILES)
     host_context: HostContext | None = None
     config: Config | None = None
     message_type: Literal["standard", "steering"] = "standard"

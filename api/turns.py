@@ -10,6 +10,8 @@ from uuid import UUID, uuid4
 from activities.db.events import TurnStart
 from activities.db.reads import Door
 from api.access import require_visible
+from api.attachments import files_of, host_files
+from api.budgets import check_day
 from api.deps import Api
 from api.errors import RequestRefused
 from api.schemas import MAX_CONTENT, ChatBody
@@ -62,6 +64,7 @@ async def begin(api: Api, caller: Caller, body: ChatBody, seconds: float) -> Sta
 async def retry(api: Api, caller: Caller, session_id: str, turn_id: str, expected_revision: int | None) -> Started:
     """Submits a retry of a failed turn."""
     door = await open_door(api, caller, session_id, turn_id=turn_id)
+    await check_day(api, caller, door)
     retry = RetryInput(**sender(caller), rows=said(door), expected_revision=expected_revision, turn_id=turn_id)
     return _started(session_id, await api.workflows.retry(session_id, retry))
 
@@ -88,11 +91,14 @@ def said(door: Door | None) -> RowsSaid:
 
 async def _message(api: Api, caller: Caller, body: ChatBody) -> Started:
     session_id = body.session_id or str(uuid4())
+    files = files_of(body.attachments, api.settings.attachments)
+    host_context, shown = host_files(body.host_context, api.settings.attachments)
     door = None
     if body.session_id is not None:
         door = await open_door(api, caller, session_id, message_id=body.id, parent_id=body.parent_id, turn_id=body.turn_id)
     if door is not None and door.message_known:
         return await _known(api, session_id, door, body)
+    await check_day(api, caller, door)
     message = MessageInput(
         **sender(caller),
         rows=said(door),
@@ -104,7 +110,8 @@ async def _message(api: Api, caller: Caller, body: ChatBody) -> Started:
         parent_id=body.parent_id,
         profile=body.profile if door is not None else body.profile or api.settings.profile,
         subject=body.subject,
-        host_context=_host_context(body),
+        host_context=host_context,
+        attachments=(*files, *shown),
         config=None if body.config is None else TurnConfig.model_validate(body.config.model_dump(exclude_none=True)),
         when_busy=body.when_busy,
     )
@@ -123,9 +130,14 @@ async def _continue(api: Api, caller: Caller, body: ChatBody, seconds: float) ->
     assert body.session_id is not None and body.tool_call_id is not None
     session_id, call_id, turn_id = body.session_id, body.tool_call_id, body.turn_id or str(uuid4())
 
+    host_context, files = host_files(body.host_context, api.settings.attachments)
+    if files:
+        raise RequestRefused(422, "host_context.attachments: files come with messages, not with results")
+
     async def offer(door: Door | None) -> TurnReceipt:
         if door is not None:
             _judge_by_rows(door, body)
+        await check_day(api, caller, door)
         result = ContinuationInput(
             **sender(caller),
             rows=said(door),
@@ -134,7 +146,7 @@ async def _continue(api: Api, caller: Caller, body: ChatBody, seconds: float) ->
             tool_result=body.tool_result,
             tool_outcome=body.tool_outcome,
             turn_id=turn_id,
-            host_context=_host_context(body),
+            host_context=host_context,
         )
         return await api.workflows.continuation(session_id, result)
 
@@ -184,14 +196,8 @@ def _started(session_id: str, receipt: TurnReceipt) -> Started:
     )
 
 
-def _host_context(body: ChatBody) -> dict[str, Any] | None:
-    return None if body.host_context is None else body.host_context.model_dump(mode="json", exclude_unset=True)
-
-
 def _check_supported(body: ChatBody) -> None:
     if body.content is not None and len(body.content.encode()) > MAX_CONTENT:
         raise RequestRefused(413, f"`content` is over {MAX_CONTENT} bytes")
     if body.message_type == "steering":
         raise RequestRefused(422, "`message_type`: steering is not supported by this release", "unsupported")
-    if body.attachments:
-        raise RequestRefused(422, "`attachments` are not supported by this release", "unsupported")

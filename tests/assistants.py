@@ -54,4 +54,6 @@ assistant = Profile(
     "assistant", "You are an assistant under test.", tools=[add, broken, wait_for, repeatable, big], host_tools=[OPEN_PAGE, ASK_USER]
 )
 other = Profile("other", "You are another assistant.")
-profiles = [assistant, other]
+thrifty = Profile("thrifty", "You do little.", tools=[add], budget={"max_requests": 1})
+patient = Profile("patient", "You ask for all at once.", host_tools=[OPEN_PAGE, ASK_USER], handover="all")
+profiles = [assistant, other, thrifty, patient]

@@ -87,7 +87,12 @@ class SessionInputs:
             profile=profile_of(jobs.state.head, message.profile),
             config=message.config,
             message=NewMessage(
-                id=message_id, parent_id=message.parent_id, content=message.content, digest=digest, host_context=message.host_context
+                id=message_id,
+                parent_id=message.parent_id,
+                content=message.content,
+                digest=digest,
+                host_context=message.host_context,
+                attachments=message.attachments,
             ),
             cancelled=self._take_tombstone(turn.turn_id),
             polite=message.when_busy == "enqueue",

@@ -70,6 +70,7 @@ def display(row: Mapping[str, Any], segments: Iterable[Mapping[str, Any]], calls
         "model": row["model"],
         "usage": _json(row["usage"]),
         "error": _json(row["error"]),
+        "attachments": _json(row["attachments"]) or [],
         "steering": None,
     }
 

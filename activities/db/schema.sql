@@ -70,6 +70,7 @@ create table messages (
   usage json,
   error json,
   prompt json,
+  attachments json,
   digest text,
   change bigint not null,
   created_at timestamptz not null,

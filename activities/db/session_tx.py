@@ -60,7 +60,9 @@ class SessionTx:
     When it was locked, a host batch or some call was open (`waiting`), steering was pending (`steered`).
     """
 
-    def __init__(self, conn: "asyncpg.Connection[asyncpg.Record]", row: asyncpg.Record, turn_id: str | None, ttl_seconds: float) -> None:
+    def __init__(
+        self, conn: "asyncpg.Connection[asyncpg.Record]", row: asyncpg.Record, turn_id: str | None, ttl_seconds: float, tool_text_limit: int
+    ) -> None:
         self.conn = conn
         self.turn_id = turn_id
         self.uid = str(row["session_uid"])
@@ -80,6 +82,7 @@ class SessionTx:
         self.title: str | None = row["title"]
         self.expires_at: datetime | None = row["expires_at"]
         self.ttl_seconds = ttl_seconds
+        self.tool_text_limit = tool_text_limit
         self.turn_state: str | None = row["turn_state"]
         self.turn_attempt: int | None = row["turn_attempt"]
         self.turn_message_id: str | None = row["turn_message_id"]
@@ -217,9 +220,16 @@ def with_rest(pieces: list[LivePiece], unsent: Sequence[LivePiece]) -> list[Live
 
 @asynccontextmanager
 async def session_tx(
-    db: Database, session: SessionRef, turn_id: str | None = None, birth: Birth | None = None, *, ttl_seconds: float = 0.0
+    db: Database,
+    session: SessionRef,
+    turn_id: str | None = None,
+    birth: Birth | None = None,
+    *,
+    ttl_seconds: float = 0.0,
+    tool_text_limit: int = 0,
 ) -> AsyncIterator[SessionTx]:
     """Locks the session for one transaction. `birth`: makes its row first, if it is not there. `ttl_seconds`: how long it lives on (0: for ever).
+    `tool_text_limit`: characters of one tool result that the model is given, needed only by who ends turns.
 
     Raises SessionGone if there is no such session, ServiceUnavailable if Postgres is not there.
     """
@@ -229,7 +239,7 @@ async def session_tx(
         row = await sql.lock_session(conn, session_uid=session.session_uid, turn_id=turn_id)
         if row is None:
             raise SessionGone(session.session_uid)
-        tx = SessionTx(conn, row, turn_id, ttl_seconds)
+        tx = SessionTx(conn, row, turn_id, ttl_seconds, tool_text_limit)
         yield tx
         await tx.finish()
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from importlib.metadata import version
 from typing import Any, Literal
 
@@ -19,11 +19,14 @@ from pydantic_ai.messages import (
     ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
+    UserContent,
     UserPromptPart,
 )
 
+from activities.llm.files import as_text, content_of_file, is_words
 from activities.llm.text import shown, well_formed
 from workflows.contracts.errors import TurnFault
+from workflows.model.attachment import Attachment
 from workflows.model.turn import TurnError, Usage
 
 LIBRARY = f"pydantic-ai {version('pydantic-ai-slim')}"
@@ -31,6 +34,9 @@ LIBRARY = f"pydantic-ai {version('pydantic-ai-slim')}"
 
 MODEL_TEXT_LIMIT = 64_000
 """Characters of one tool result that the model reads, unless a caller says otherwise."""
+
+STALE_AFTER = timedelta(hours=1)
+"""A reused host context that is older is said to be so."""
 
 CallOutcome = Literal["success", "failed", "denied", "retried", "interrupted"]
 
@@ -68,25 +74,47 @@ class Segment:
     calls: tuple[str, ...] = ()
 
 
-def user_request(content: str, host_context: Mapping[str, Any] | None, at: str) -> ModelRequest:
-    """The user's message, accepted `at` (ISO 8601). What the host shows comes before it, in a block that no text can close.
+def user_request(
+    content: str,
+    host_context: Mapping[str, Any] | None,
+    at: str,
+    *,
+    files: Sequence[Attachment] = (),
+    said_at: datetime | None = None,
+) -> ModelRequest:
+    """The user's message, accepted `at` (ISO 8601). What the host shows comes before it, in a block that no text can close; files after it.
 
-    Actions that the host declares are left out of the block: the model gets them as tools.
+    Actions that the host declares are left out of the block: the model gets them as tools. `said_at`: the host said it with an
+    earlier message.
     """
-    when, block = _time(at), host_block(host_context)
-    # One part, one string: not every server takes two user messages in a row, or a list of contents.
-    text = f"{block}\n\n{content}" if block else content
-    return ModelRequest(parts=[UserPromptPart(well_formed(text), timestamp=when)], timestamp=when)
+    when = _time(at)
+    texts = [host_block(host_context, when - said_at if said_at else None), content, *(as_text(file) for file in files if is_words(file))]
+    # One part, one string where that can be: not every server takes two user messages in a row, or a list of contents.
+    text = well_formed("\n\n".join(text for text in texts if text))
+    pieces: list[UserContent] = [piece for file in files if not is_words(file) for piece in content_of_file(file)]
+    said = [*([text] if text else []), *pieces] if pieces else text
+    return ModelRequest(parts=[UserPromptPart(said, timestamp=when)], timestamp=when)
 
 
-def host_block(host_context: Mapping[str, Any] | None) -> str:
-    """What the model reads of a host context; empty if there is nothing."""
+def host_block(host_context: Mapping[str, Any] | None, age: timedelta | None = None) -> str:
+    """What the model reads of a host context; empty if there is nothing. With `age`, it is told that what is older than an hour may be stale."""
     told = {
         key: value for key, value in (host_context or {}).items() if key not in ("actions", "version") and value not in (None, {}, [], "")
     }
-    if not told:
+    stale = age is not None and age > STALE_AFTER
+    if not told and not (stale and host_context):
         return ""
-    return wrap(_HOST_CONTEXT, f"{_HOST_CONTEXT_INTRO}\n{well_formed(json.dumps(told, ensure_ascii=False, default=str))}")
+    note = f"It is {_in_words(age)} old and may no longer be so." if stale and age else ""
+    body = well_formed(json.dumps(told, ensure_ascii=False, default=str))
+    return wrap(_HOST_CONTEXT, "\n".join(filter(None, (_HOST_CONTEXT_INTRO, note, body))))
+
+
+def _in_words(age: timedelta) -> str:
+    """An age as people say it: the two largest units of days, hours and minutes."""
+    minutes = int(age.total_seconds()) // 60
+    amounts = ((minutes // 1440, "day"), (minutes // 60 % 24, "hour"), (minutes % 60, "minute"))
+    said = [f"{amount} {unit}{'' if amount == 1 else 's'}" for amount, unit in amounts if amount]
+    return " and ".join(said[:2])
 
 
 def tool_returns(

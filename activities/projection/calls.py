@@ -127,9 +127,10 @@ def recorded(rows: Iterable[asyncpg.Record]) -> list[RecordedCall]:
     ]
 
 
-def results_request(rows: Sequence[asyncpg.Record]) -> ModelRequest:
-    """The request that tells the model of a response's results; its time is that of the last one."""
-    return tool_returns(recorded(rows), max(row["recorded_at"] for row in rows).isoformat())
+def results_request(rows: Sequence[asyncpg.Record], limit: int, host_context: Mapping[str, Any] | None = None) -> ModelRequest:
+    """The request that tells the model of a response's results, each of at most `limit` characters; its time is that of the last one."""
+    at = max(row["recorded_at"] for row in rows).isoformat()
+    return tool_returns(recorded(rows), at, host_context=host_context, limit=limit)
 
 
 async def unanswered_calls(tx: SessionTx, tail: Mapping[str, Any]) -> list[asyncpg.Record]:
@@ -164,6 +165,6 @@ async def answer_last_response(tx: SessionTx, message_id: str) -> None:
         step=tail["last_step"],
         positions=[tail["next_model_message"]],
         kinds=["request"],
-        bodies=[dump(results_request(rows))],
+        bodies=[dump(results_request(rows, tx.tool_text_limit))],
         library=LIBRARY,
     )

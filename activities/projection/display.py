@@ -15,7 +15,7 @@ async def announce_new(
     tx: SessionTx, row: Mapping[str, Any], turn_id: str | None, at: datetime, segments: Iterable[Mapping[str, Any]] = ()
 ) -> None:
     """`message.recorded` for a row that this transaction inserted, with its segments."""
-    nothing_yet = {"model": None, "usage": None, "error": None, "created_at": at, "updated_at": at}
+    nothing_yet = {"model": None, "usage": None, "error": None, "attachments": None, "created_at": at, "updated_at": at}
     await _announce(tx, display({**nothing_yet, **row}, segments), turn_id, at)
 
 

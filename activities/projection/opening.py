@@ -1,13 +1,18 @@
 """How a turn begins: the user's row, a host's result, superseded calls and `turn.started`, in one transaction."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
+
+from pydantic_ai.messages import ModelRequest
 
 from activities.db.session_tx import SessionTx, moment, sql
 from activities.llm.translate import LIBRARY, dump, user_request
 from activities.projection.calls import close_batch, record_host_result, supersede_open_calls
 from activities.projection.display import announce_new
+from activities.projection.files import shown_files
 from activities.projection.placing import Row, grown, insert_row, open_branch, place_in, place_of, unknown_parent
 from workflows.contracts.errors import Refusal
 from workflows.contracts.json_text import json_text
@@ -48,11 +53,10 @@ async def open_turn(tx: SessionTx, turn: TurnRef, step: int, opening: Opening, p
     await tx.announce("turn.started", turn.turn_id, at, {"kind": turn.kind, "message_id": turn.message_id})
     if opening.message:
         opened = await _user_message(tx, turn, opening.message, profile, place)
-        await _host_context(tx, opening.message.host_context, turn)
     if opening.result:
         await record_host_result(tx, turn.turn_id, opening.result, at)
         await close_batch(tx)
-        await _host_context(tx, opening.host_context, turn)
+    await _host_context(tx, opening.message.host_context if opening.message else opening.host_context, turn)
     if opening.retry:
         await _take_back(tx, turn, step)
     tx.change(at, revision=opening.revision, turn_number=turn.number, active_leaf_id=turn.message_id)
@@ -117,7 +121,8 @@ async def _user_message(tx: SessionTx, turn: TurnRef, message: NewMessage, profi
     if place.opens_branch:
         await open_branch(tx, place, 2)
     counts = (parent.count_all + 1, parent.count_user + 1, parent.count_assistant) if parent else (1, 1, 0)
-    request = dump(user_request(message.content, message.host_context, turn.accepted_at))
+    request = dump(await _said(tx, turn, message))
+    files = shown_files(message.attachments)
     change, _ = tx.next_change(), tx.next_change()
     await sql.insert_exchange(
         tx.conn,
@@ -127,6 +132,7 @@ async def _user_message(tx: SessionTx, turn: TurnRef, message: NewMessage, profi
         message_id=message.id,
         parent_id=message.parent_id,
         content=message.content,
+        attachments=files,
         digest=message.digest,
         answer_id=turn.message_id,
         count_all=counts[0],
@@ -141,9 +147,27 @@ async def _user_message(tx: SessionTx, turn: TurnRef, message: NewMessage, profi
         library=LIBRARY,
     )
     row_shown = {"id": message.id, "parent_id": message.parent_id, "role": "user", "content": message.content, "turn_id": turn.turn_id}
-    await announce_new(tx, row_shown | {"profile": profile}, turn.turn_id, at)
+    await announce_new(tx, row_shown | {"profile": profile, "attachments": files}, turn.turn_id, at)
     tx.change(at, message_count=tx.message_count + 2)
     return Opened(turn, request, row)
+
+
+async def _said(tx: SessionTx, turn: TurnRef, message: NewMessage) -> ModelRequest:
+    """What the model is given of a message. The last host context is used again where it brings none."""
+    context, said_at = message.host_context, None
+    if context is None and tx.host_context_known:
+        last = await sql.last_host_context(tx.conn, session_uid=tx.uid)
+        context = json.loads(last["host_context"])
+        said_at = min(last["host_context_at"], _captured(context) or last["host_context_at"])
+    return user_request(message.content, context, turn.accepted_at, files=message.attachments, said_at=said_at)
+
+
+def _captured(context: Mapping[str, Any] | None) -> datetime | None:
+    """When the host looked, if it says so in a way that can be read."""
+    try:
+        return moment(str((context or {}).get("captured_at"))).astimezone(UTC)
+    except ValueError:
+        return None
 
 
 async def _host_context(tx: SessionTx, host_context: dict[str, object] | None, turn: TurnRef) -> None:

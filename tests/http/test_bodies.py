@@ -142,7 +142,6 @@ async def test_content_over_one_mebibyte_is_413(alone: httpx.AsyncClient) -> Non
     ("body", "code", "says"),
     [
         ({"content": "x", "message_type": "steering", "session_id": "s1"}, "unsupported", "steering"),
-        ({"content": "x", "attachments": [{"name": "a.png"}]}, "unsupported", "attachments"),
         ({"content": "x", "profile": "nobody"}, "unknown_profile", "nobody"),
         (CALL | {"profile": "nobody"}, "unknown_profile", "nobody"),
     ],

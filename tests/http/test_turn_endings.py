@@ -8,7 +8,6 @@ from pydantic_ai.exceptions import ModelAPIError, ModelConnectionError, ModelHTT
 
 from tests.models import Behaviour, calls, hangs, raises, says, script
 from tests.system import Answer, System, running_system
-from workflows.contracts import policies
 
 
 def kinds(events: list[Answer], turn_id: str) -> list[str]:
@@ -82,9 +81,6 @@ async def test_r85_s35_the_step_limit_ends_a_turn_with_what_it_had(database_url:
         assert len(scripted.requests) == 3
 
 
-PROVIDER = "https://provider.test"
-
-
 @pytest.mark.parametrize(
     ("error", "kind", "retryable", "requests"),
     [
@@ -99,11 +95,10 @@ PROVIDER = "https://provider.test"
     ],
 )
 async def test_r89_s42_a_provider_error_has_its_type_and_the_turn_goes_on_by_retry(
-    database_url: str, temporal_address: str, error: Exception, kind: str, retryable: bool, requests: int, monkeypatch: pytest.MonkeyPatch
+    database_url: str, temporal_address: str, error: Exception, kind: str, retryable: bool, requests: int
 ) -> None:
-    monkeypatch.setattr(policies, "PROVIDER_FIRST_DELAY_SECONDS", 0.02)
     scripted = script(raises(error, "So far"))
-    async with running_system(database_url, temporal_address, scripted) as system:
+    async with running_system(database_url, temporal_address, scripted, model_retry_seconds=0.02) as system:
         turn = await system.chat("s1", id="m1")
         assert (turn["content"], turn["error"]["retry_allowed"]) == ("So far", retryable)
         await ended_with(system, "s1", turn, kind)

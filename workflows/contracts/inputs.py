@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from workflows.model.attachment import Attachment
 from workflows.model.base import Record
 from workflows.model.session import Caller
 from workflows.model.turn import TurnConfig
@@ -43,7 +44,10 @@ class Input(Record):
 
 
 class MessageInput(Input):
-    """A user's message. `digest` (SHA-256 of the canonical body) tells a repeat from another body under the same id."""
+    """A user's message. `digest` (SHA-256 of the canonical body) tells a repeat from another body under the same id.
+
+    `attachments` are the message's files and, behind them, those of its host context.
+    """
 
     id: str = ""
     turn_id: str | None = None
@@ -54,6 +58,7 @@ class MessageInput(Input):
     subject: str | None = None
     host_context: dict[str, Any] | None = None
     config: TurnConfig | None = None
+    attachments: tuple[Attachment, ...] = ()
     when_busy: Literal["interrupt", "enqueue", "reject", "replace"] = "interrupt"
 
 

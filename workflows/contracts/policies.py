@@ -52,7 +52,6 @@ TOOL_RETRY_SECONDS = 0.5
 """Times the attempt's number: the pause before a tool that raised runs again, if its author allows more than one attempt."""
 
 PROVIDER_ATTEMPTS = 4
-PROVIDER_FIRST_DELAY_SECONDS = 1.0
 PROVIDER_BACKOFF = 2.0
 RETRY_AFTER_CAP_SECONDS = 30.0
 

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from temporalio import activity
 
+from workflows.model.attachment import Attachment
 from workflows.model.base import Record
 from workflows.model.call import CallResult, OpenCall
 from workflows.model.session import SessionRef
@@ -27,6 +28,7 @@ class NewMessage(Record):
     content: str
     digest: str
     host_context: dict[str, Any] | None = None
+    attachments: tuple[Attachment, ...] = ()
 
 
 class Opening(Record):

@@ -6,6 +6,7 @@ from workflows.contracts.carried import SessionState
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import CardInput, ContinuationInput, Input, MessageInput, RetryInput, SteerInput
 from workflows.model.state import Head, LastTurn
+from workflows.rules.attachments import check_files
 
 STATUS_OF_OUTCOME = {"success": "completed", "failed": "failed", "denied": "denied", "expired": "unknown"}
 
@@ -21,6 +22,8 @@ def check_shape(message: MessageInput | SteerInput) -> None:
         check_id(name, value)
     for name, text in (("content", message.content), ("subject", subject or ""), ("profile", message.profile or "")):
         check_text(name, text)
+    if isinstance(message, MessageInput):
+        check_files(message.attachments)
 
 
 def check_id(name: str, value: str | None) -> None:

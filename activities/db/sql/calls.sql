@@ -33,7 +33,8 @@ from calls where session_uid = :session_uid and state = 'open' order by requeste
 
 -- name: calls_of_step(session_uid, message_id, turn_id, attempt, step)
 -- The calls of one response, in the model's order.
-select call_id, tool_name, category, arguments, arguments_digest, options, state, outcome, status, output, model_text, recorded_at, deadline_at
+select call_id, tool_name, category, arguments, arguments_digest, options, state, outcome, status, output, model_text,
+  requested_at, recorded_at, deadline_at
 from calls
 where session_uid = :session_uid and message_id = :message_id and turn_id = :turn_id and attempt = :attempt and step = :step
 order by segment, position;

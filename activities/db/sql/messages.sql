@@ -40,20 +40,21 @@ insert into messages (session_uid, id, parent_id, role, content, branch, depth, 
 values (:session_uid, :id, :parent_id, :role, :content, :branch, :depth, :count_all, :count_user, :count_assistant, :turn_id, :profile,
   :digest, :change, :at, :at);
 
--- name: insert_exchange(session_uid, branch, depth, message_id, parent_id, content, digest, answer_id, count_all, count_user, count_assistant, turn_id, attempt, profile, change, at, body, library)!
--- A user's message, the empty answer under it, and what the model is given of the message. The branch got longer by both.
+-- name: insert_exchange(session_uid, branch, depth, message_id, parent_id, content, attachments, digest, answer_id, count_all, count_user, count_assistant, turn_id, attempt, profile, change, at, body, library)!
+-- A user's message with what is shown of its files, the empty answer under it, and what the model is given of the message. The branch
+-- got longer by both.
 with grown as (
   update branches set tip_depth = greatest(tip_depth, :depth::integer + 1)
   where session_uid = :session_uid::uuid and branch = :branch::integer
 ), exchange as (
   insert into messages (session_uid, id, parent_id, role, content, branch, depth, count_all, count_user, count_assistant, turn_id, profile,
-    digest, change, created_at, updated_at)
+    attachments, digest, change, created_at, updated_at)
   select :session_uid::uuid, e.id, e.parent_id, e.role, e.content, :branch::integer, e.depth, :count_all::integer, :count_user::integer,
-    :count_assistant::integer, :turn_id::text, :profile::text, e.digest, e.change, :at::timestamptz, :at::timestamptz
+    :count_assistant::integer, :turn_id::text, :profile::text, e.attachments, e.digest, e.change, :at::timestamptz, :at::timestamptz
   from (values
-    (:message_id::text, :parent_id::text, 'user', :content::text, :depth::integer, :digest::text, :change::bigint),
-    (:answer_id::text, :message_id::text, 'assistant', '', :depth::integer + 1, null, :change::bigint + 1)
-  ) as e (id, parent_id, role, content, depth, digest, change)
+    (:message_id::text, :parent_id::text, 'user', :content::text, :depth::integer, :attachments::json, :digest::text, :change::bigint),
+    (:answer_id::text, :message_id::text, 'assistant', '', :depth::integer + 1, null, null, :change::bigint + 1)
+  ) as e (id, parent_id, role, content, depth, attachments, digest, change)
 )
 insert into model_messages (session_uid, message_id, position, turn_id, attempt, step, kind, body, library)
 values (:session_uid::uuid, :message_id::text, 0, :turn_id::text, :attempt, 0, 'request', :body::json, :library);
@@ -74,7 +75,7 @@ update messages m set
 from messages itself
 left join messages p on p.session_uid = itself.session_uid and p.id = itself.parent_id
 where m.session_uid = :session_uid and m.id = :id and itself.session_uid = m.session_uid and itself.id = m.id
-returning m.id, m.parent_id, m.role, m.content, m.created_at, m.updated_at, m.turn_id, m.profile, m.model, m.usage, m.error,
+returning m.id, m.parent_id, m.role, m.content, m.created_at, m.updated_at, m.turn_id, m.profile, m.model, m.usage, m.error, m.attachments,
   (select coalesce(json_agg(json_build_object('position', s.position, 'kind', s.kind, 'text', s.text, 'data', s.data::text)
       order by s.position), '[]')
     from segments s where s.session_uid = m.session_uid and s.message_id = m.id) as segments,

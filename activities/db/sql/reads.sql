@@ -98,7 +98,7 @@ where session_uid = :session_uid and turn_id = :turn_id;
 -- The messages from the root to a leaf: one index range for each branch of the leaf's chain.
 select
   m.id, m.parent_id, m.role, m.content, m.turn_id, m.profile, m.model, m.usage::text as usage, m.error::text as error,
-  m.created_at, m.updated_at
+  m.attachments::text as attachments, m.created_at, m.updated_at
 from messages leaf
 join branches b on b.session_uid = leaf.session_uid and b.branch = leaf.branch
 cross join lateral unnest(b.chain, b.chain_depths) as link (branch, deepest)
@@ -110,7 +110,7 @@ order by m.depth;
 -- One message of the tree.
 select
   m.id, m.parent_id, m.role, m.content, m.turn_id, m.profile, m.model, m.usage::text as usage, m.error::text as error,
-  m.created_at, m.updated_at
+  m.attachments::text as attachments, m.created_at, m.updated_at
 from messages m
 where m.session_uid = :session_uid and m.id = :message_id;
 

@@ -1,0 +1,29 @@
+"""What a turn and a principal may still use, asked before each model request."""
+
+from datetime import UTC, datetime
+
+from activities.db.ledger import used_today
+from activities.db.session_tx import sql
+from activities.kit import Kit
+from activities.limits import turn_budget
+from activities.patience import patiently
+from profiles import Profile
+from workflows.contracts.errors import TurnFault
+from workflows.contracts.steps import RunStep
+from workflows.model.turn import TurnError, Usage
+from workflows.rules.limits import budget_of, is_limited, reached
+
+
+async def check_budgets(kit: Kit, step: RunStep, profile: Profile, used: Usage) -> None:
+    """Raises TurnFault if the turn, which `used` so much, or the session's owner today, has used up what it may (R85)."""
+    if spent := reached(used, turn_budget(kit.settings, profile, step.config)):
+        raise TurnFault(TurnError.of("usage_limit", f"the turn's budget is used up: {spent}"))
+    day = budget_of(kit.settings.budget.day.model_dump())
+    if is_limited(day) and (spent := reached(await patiently(lambda: _used_today(kit, step)), day)):
+        raise TurnFault(TurnError.of("usage_limit", f"the budget of the day is used up: {spent}"))
+
+
+async def _used_today(kit: Kit, step: RunStep) -> Usage:
+    async with kit.db.connection() as conn:
+        owner = await sql.owner_of(conn, session_uid=step.session.session_uid)
+        return await used_today(conn, step.session.tenant, owner, datetime.now(UTC))
