@@ -149,10 +149,10 @@ class HostContext(Body):
 class Budget(Body):
     """Limits of one turn."""
 
-    max_input_tokens: int | None = Field(None, ge=1)
-    max_output_tokens: int | None = Field(None, ge=1)
-    max_total_tokens: int | None = Field(None, ge=1)
-    max_requests: int | None = Field(None, ge=1)
+    max_input_tokens: int | None = Field(None, ge=1, strict=True)
+    max_output_tokens: int | None = Field(None, ge=1, strict=True)
+    max_total_tokens: int | None = Field(None, ge=1, strict=True)
+    max_requests: int | None = Field(None, ge=1, strict=True)
     max_cost_usd: float | None = Field(None, gt=0)
 
 
@@ -160,7 +160,7 @@ class Config(Body):
     """What a message asks of its turn. Absent: as the profile and the settings say."""
 
     model: Name | None = None
-    max_steps: int | None = Field(None, ge=1, le=1000)
+    max_steps: int | None = Field(None, ge=1, le=1000, strict=True)
     temperature: float | None = Field(None, ge=0, le=2)
     handover: Literal["one", "all"] | None = None
     budget: Budget | None = None
@@ -181,7 +181,7 @@ class ChatBody(Body):
     config: Config | None = None
     message_type: Literal["standard", "steering"] = "standard"
     when_busy: Literal["interrupt", "enqueue", "reject", "replace"] = "interrupt"
-    expected_revision: int | None = Field(None, ge=0)
+    expected_revision: int | None = Field(None, ge=0, strict=True)
     tool_call_id: CallId | None = None
     tool_result: JsonValue = None
     tool_outcome: Literal["success", "failed", "denied"] = "success"
@@ -232,7 +232,7 @@ class CancelBody(Body):
 class ChangeBody(Body):
     """What every other write may carry."""
 
-    expected_revision: int | None = Field(None, ge=0)
+    expected_revision: int | None = Field(None, ge=0, strict=True)
 
 
 NO_TURN_NAMED = CancelBody()
