@@ -129,7 +129,8 @@ async def test_r85_the_days_budget_ends_a_turn_in_the_middle(database_url: str, 
         await system.workflow("s1").signal("message", MessageInput(tenant=system.tenant, id="m2", content="past the api"))
 
         async def ended() -> bool:
-            return (await system.messages("s1"))[-1]["error"] is not None and len(await system.messages("s1")) == 4
+            rows = await system.messages("s1")
+            return len(rows) == 4 and rows[-1]["error"] is not None
 
         await system.until(ended)
         assert (await system.messages("s1"))[-1]["error"]["type"] == "usage_limit"
