@@ -1,8 +1,8 @@
 """Addresses session workflows: updates with a bounded, patient retry on one update id, and the query for where a session stands."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import TypeVar
 from uuid import uuid4
@@ -20,6 +20,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from api.errors import not_found
+from api.temporal import worker_seen
 from workflows.contracts.errors import REFUSAL, Refusal, ServiceUnavailable
 from workflows.contracts.inputs import (
     AmendInput,
@@ -48,6 +49,12 @@ from workflows.model.state import Head
 
 PATIENCE_SECONDS = 8.0
 """How long an input is offered before the answer is 503 (a hanging server must not take longer than 10 s to show)."""
+
+BUSY_SECONDS = 60.0
+"""How long it is offered where Temporal answers and a worker is there: a burst of sessions that begin takes the worker's time."""
+
+PROBE_SECONDS = 2.0
+"""So long before the patience ends the api looks which of the two it is."""
 
 DOWN_SECONDS = 2.0
 """How long a Temporal that refuses connections is asked again."""
@@ -154,11 +161,33 @@ class Workflows:
 
         sent = False
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS), turnstile:
+            async with asyncio.timeout(PATIENCE_SECONDS) as limit, self._more_patience(limit), turnstile:
                 sent = True
                 return await _until_taken(offer, absent_again=start)
         except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
             raise ServiceUnavailable("temporal", "the session did not answer in time", maybe_happened=sent) from error
+
+    @asynccontextmanager
+    async def _more_patience(self, limit: asyncio.Timeout) -> AsyncIterator[None]:
+        """Moves the limit on while Temporal answers and a worker asks for work: then the session is not lost, its worker has much to do."""
+        watch = asyncio.create_task(self._watch(limit))
+        try:
+            yield
+        finally:
+            watch.cancel()
+
+    async def _watch(self, limit: asyncio.Timeout) -> None:
+        clock = asyncio.get_running_loop().time
+        last = clock() + BUSY_SECONDS
+        while (due := limit.when()) is not None and due < last:
+            await asyncio.sleep(max(0.0, due - clock() - PROBE_SECONDS))
+            try:
+                busy = await worker_seen(self._client, self._task_queue, PROBE_SECONDS / 2)
+            except ServiceUnavailable:
+                return
+            if not busy or limit.expired():
+                return
+            limit.reschedule(min(clock() + PATIENCE_SECONDS, last))
 
     def _start(self, argument: SessionStart, workflow_id: str) -> WithStartWorkflowOperation[object, object]:
         return WithStartWorkflowOperation(

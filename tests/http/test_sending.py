@@ -1,6 +1,7 @@
 """How the api addresses session workflows, against a real Temporal and a scripted session without rows."""
 
 import asyncio
+import os
 import signal
 import time
 from collections.abc import AsyncIterator
@@ -15,6 +16,8 @@ from cli.services.temporal import TemporalServer
 from settings import Settings
 from tests.http.conftest import NOWHERE, running
 from tests.http.scripted import FACTS, scripted_worker
+from tests.models import says, script
+from tests.system import running_system
 from workflows.contracts.naming import session_workflow_id
 
 ASYNC = {"prefer": "respond-async"}
@@ -200,3 +203,10 @@ async def test_without_a_worker_a_write_is_refused_in_time(settings: Settings, t
         assert (answer.status_code, answer.json()["code"]) == (503, "temporal_unavailable")
         ready = await client.get("/health/ready")
         assert ready.status_code == 503 and "worker" in ready.json()["detail"]
+
+
+async def test_l27_a_burst_of_new_sessions_is_served_by_a_worker_that_has_much_to_do(database_url: str, temporal_address: str) -> None:
+    async with running_system(database_url, temporal_address, script(says("hello"))) as system:
+        count = 300 if os.environ.get("TEST_LONG") else 60
+        answers = await asyncio.gather(*(system.post("/chat", {"session_id": f"s{n}", "content": "hi"}) for n in range(count)))
+        assert {answer.status_code for answer in answers} == {200}
