@@ -56,8 +56,13 @@ def test_style05_a_long_function_is_found() -> None:
     assert not says(long_functions, "def f():\n" + "    x = 1\n" * (FUNCTION_LINES - 1))
 
 
+# The schema is one document, read from top to bottom, and stands twice: as it is, and as what the first migration makes.
+SCHEMA = ("activities/db/schema.sql", "activities/db/migrations/sql/0001_initial.sql")
+
+
 def test_style05_files_stay_short() -> None:
-    assert violations(long_file, [*sources(), *sources("activities", suffix=".sql")]) == []
+    statements = [source for source in sources("activities", suffix=".sql") if source.path not in SCHEMA]
+    assert violations(long_file, [*sources(), *statements]) == []
 
 
 def test_style05_a_long_file_is_found() -> None:
