@@ -166,6 +166,7 @@ def _flatness(bench: Bench, long: _Long, how: str, reach: float | None = None) -
 
 
 async def _history(bench: Bench, session: Session) -> None:
+    await asyncio.sleep(IDLE_SECONDS)
     handle = bench.client.get_workflow_handle(session.workflow_id)
     first_run = (await handle.describe()).raw_description.workflow_execution_info.first_run_id
     turns = by_turn(await all_events(bench.client, session.workflow_id, first_run))
@@ -207,6 +208,7 @@ async def pieces(bench: Bench) -> None:
     session = bench.session()
     for number in (1, 1, 100):
         await session.streamed_turn(in_pieces(number, str(session.turns)))
+    await asyncio.sleep(IDLE_SECONDS)  # the last turn's history is whole a little after its answer
     handle = bench.client.get_workflow_handle(session.workflow_id)
     turns = by_turn(list((await handle.fetch_history()).events))
     one = bench.note("events of a turn streamed in 1 piece", "events", [turns[1].events])
