@@ -49,6 +49,7 @@ class SessionInputs:
         admission.check_binding(state.head, message)
         admission.check_parent(state, message)
         admission.check_new_ids(state, message)
+        admission.check_new_turn(message.turn_id, self._jobs.knows_turn(message.turn_id, message.rows))
         admission.check_revision(self._jobs.revision, message)
         admission.check_busy(state.head, message, self._jobs.busy)
 
@@ -126,6 +127,7 @@ class SessionInputs:
         """Raises Refusal for a result that does not fit. While a turn lives only what is recorded already is certain."""
         admission.check_owner(self._jobs.state.head, continuation)
         admission.check_not_recorded(self._jobs.state, continuation)
+        admission.check_new_turn(continuation.turn_id, self._jobs.knows_turn(continuation.turn_id, continuation.rows))
         if not self._jobs.busy:
             admission.check_revision(self._jobs.revision, continuation)
             admission.check_pending(self._jobs.state.head, continuation)
@@ -206,7 +208,7 @@ class SessionInputs:
             return CancelReceipt(cancel_requested=False)
         if (done := jobs.cancel_turn(wanted)) is not None:
             return CancelReceipt(cancel_requested=done, turn_id=wanted)
-        if jobs.knows_turn(wanted) or (cancel.rows and cancel.rows.turn):
+        if jobs.knows_turn(wanted, cancel.rows):
             return CancelReceipt(cancel_requested=False)
         until = (workflow.now() + policies.TOMBSTONE_LIFE).isoformat()
         jobs.change(tombstones=remember(jobs.state.tombstones, wanted, until))

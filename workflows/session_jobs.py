@@ -99,10 +99,12 @@ class SessionJobs:
         """Stores accepted steering beside whatever runs."""
         return await written(note_steering, steering, "steering")
 
-    def knows_turn(self, turn_id: str) -> bool:
-        """True if the turn is of the recent past."""
-        last = self.state.head.last_turn
-        return bool(last and last.turn.turn_id == turn_id) or any(known.turn_id == turn_id for known in self.state.recent.values())
+    def knows_turn(self, turn_id: str | None, rows: RowsSaid | None) -> bool:
+        """True if the turn runs, waits to run, is of the recent past, or was found in the rows."""
+        last, state = self.state.head.last_turn, self.state
+        known = {self.live_turn, last.turn.turn_id if last else None, *(recent.turn_id for recent in state.recent.values())}
+        known |= {job.turn.turn_id for job in state.queue if isinstance(job, QueuedTurn)}
+        return turn_id in known - {None, ""} or bool(turn_id and rows and rows.turn)
 
     def interrupt(self) -> None:
         """A message comes: the live turn ends, and messages that wait are recorded as cancelled, in their order."""

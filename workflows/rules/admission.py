@@ -107,8 +107,12 @@ def check_new_ids(state: SessionState, message: MessageInput) -> None:
     taken = {known.message_id for known in state.recent.values()}
     if message.id in taken or message.id == message.parent_id:
         raise Refusal("duplicate_id", f"{message.id!r} is the id of another message of this session")
-    if message.turn_id and any(known.turn_id == message.turn_id for known in state.recent.values()):
-        raise Refusal("duplicate_id", f"{message.turn_id!r} is the id of another turn of this session")
+
+
+def check_new_turn(turn_id: str | None, known: bool) -> None:
+    """Refuses a turn id that names another turn of this session: its answer would be taken for this input's."""
+    if turn_id and known:
+        raise Refusal("duplicate_id", f"{turn_id!r} is the id of another turn of this session")
 
 
 def already_recorded(call_id: str, status: str) -> Refusal:

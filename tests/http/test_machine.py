@@ -1,0 +1,185 @@
+"""A session is what the reference model says, whatever is sent to it: random inputs, everything real but the model."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+
+from tests import services
+from tests.model.world import STRANGER, Example, Step, World
+from workflows.contracts import policies
+
+if TYPE_CHECKING:
+    from cli.services.postgres import PostgresServer
+
+LONG = bool(os.environ.get("TEST_LONG"))
+EXAMPLES = int(os.environ.get("MACHINE_EXAMPLES") or (2000 if LONG else 60))
+STEPS = 15
+
+AT = st.integers(0, 1)
+API = st.integers(0, 1)
+ENDINGS = ("say", "host1", "host2", "host3", "mixed", "boom", "bad", "empty")
+PLANS = st.one_of(
+    st.sampled_from([(end,) for end in ENDINGS]),
+    st.sampled_from([("server", end) for end in ENDINGS]),
+    st.sampled_from([("gate",), ("gate",), ("gate", "host1"), ("server", "gate"), ("gate", "boom")]),
+)
+STILL = st.sampled_from([(end,) for end in ENDINGS])
+REVISION = st.sampled_from([None, None, None, None, 0, 0, 1])
+REPEAT = st.one_of(st.none(), st.none(), st.tuples(st.integers(0, 5), st.booleans()))
+PARENT = st.one_of(st.none(), st.none(), st.integers(0, 20), st.just("unknown"))
+WHEN_BUSY = st.sampled_from(["interrupt", "interrupt", "enqueue", "reject", "replace"])
+TURN = st.sampled_from(["", "", "", "tombstone", "taken"])
+OUTCOME = st.sampled_from(["success", "success", "failed", "denied"])
+CALL = st.one_of(st.just("pending"), st.just("pending"), st.just("queued"), st.just("unknown"), st.integers(0, 9))
+PROFILE = st.sampled_from([None, None, "assistant", "other"])
+
+
+class Loop:
+    """One event loop for everything: the system's tasks live in it while an example waits."""
+
+    def __init__(self, postgres: "PostgresServer", address: str) -> None:
+        self._runner = asyncio.Runner()
+        self._fresh = services.fresh_database(postgres)
+        self.world = World(self.run(self._fresh.__aenter__()), address)
+        self.run(self.world.start())
+
+    def run(self, work: Any) -> Any:
+        return self._runner.run(work)
+
+    def close(self) -> None:
+        self.run(self.world.stop())
+        self.run(self._fresh.__aexit__(None, None, None))
+        self._runner.close()
+
+
+@pytest.fixture(scope="module")
+def loop(postgres: "PostgresServer", temporal_address: str) -> Iterator[Loop]:
+    before, policies.LATE_INPUT_WAIT = policies.LATE_INPUT_WAIT, timedelta(seconds=0.4)
+    shared = Loop(postgres, temporal_address)
+    yield shared
+    shared.close()
+    policies.LATE_INPUT_WAIT = before
+
+
+class Machine(RuleBasedStateMachine):
+    """Inputs to two sessions of one owner. Fresh ones in each example; the processes stay."""
+
+    loop: ClassVar[Loop]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.example = Example(self.loop.world)
+
+    def play(self, at: int, kind: str, **how: Any) -> None:
+        try:
+            self.loop.run(self.example.play(at, kind, **how))
+        except BaseException as error:
+            error.add_note(f"played: {self.example.played}")
+            raise
+
+    def teardown(self) -> None:
+        self.loop.run(self.example.finish())
+
+    def live(self, at: int) -> bool:
+        return self.example.models[at].live is not None
+
+    @rule(at=AT, plan=PLANS, parent=PARENT, when_busy=WHEN_BUSY, repeat=REPEAT, revision=REVISION, turn=TURN, api=API)
+    def message(self, at: int, plan: tuple[str, ...], when_busy: str, **how: Any) -> None:
+        if self.live(at) and when_busy == "enqueue":
+            plan = tuple(move for move in plan if move != "gate")
+        self.play(at, "message", plan=plan, when_busy=when_busy, **how)
+
+    @rule(at=AT, plan=PLANS)
+    def say(self, at: int, plan: tuple[str, ...]) -> None:
+        self.play(at, "message", plan=plan)
+
+    @precondition(lambda self: any(model.batch for model in self.example.models))
+    @rule(plan=PLANS, outcome=OUTCOME, api=API, which=CALL)
+    def answer(self, **how: Any) -> None:
+        at = next(at for at, model in enumerate(self.example.models) if model.batch)
+        self.play(at, "resume", **how)
+
+    @rule(at=AT, which=CALL, outcome=OUTCOME, plan=PLANS, revision=REVISION, turn=TURN, api=API)
+    def resume(self, at: int, **how: Any) -> None:
+        if not self.live(at):
+            self.play(at, "resume", **how)
+
+    @precondition(lambda self: any(model.live for model in self.example.models))
+    @rule(kind=st.sampled_from(["release", "resume", "repair", "cancel"]), api=API)
+    def go_on(self, kind: str, api: int) -> None:
+        at = next(at for at, model in enumerate(self.example.models) if model.live)
+        self.play(at, kind, api=api, **({"behind": True} if kind in ("resume", "repair") else {}))
+
+    @rule(at=AT, which=st.one_of(st.none(), st.just("new"), st.integers(0, 9)), api=API)
+    def cancel(self, at: int, **how: Any) -> None:
+        self.play(at, "cancel", **how)
+
+    @rule(at=AT, revision=REVISION, api=API)
+    def repair(self, at: int, **how: Any) -> None:
+        if not self.live(at):
+            self.play(at, "repair", **how)
+
+    @rule(at=AT, which=st.one_of(st.just("last"), st.just("last"), st.just("unknown"), st.integers(-3, -1)), plan=PLANS, revision=REVISION)
+    def retry(self, at: int, which: int | str, **how: Any) -> None:
+        known = sum(1 for turn in self.example.models[at].turns.values() if turn.number)
+        self.play(at, "retry", which=which if isinstance(which, str) or known >= -which else "last", **how)
+
+    @rule(at=AT, profile=PROFILE, repeat=REPEAT)
+    def steer(self, at: int, **how: Any) -> None:
+        self.play(at, "steer", **how)
+
+    @rule(at=AT, words=st.booleans(), repeat=REPEAT)
+    def card(self, at: int, **how: Any) -> None:
+        self.play(at, "card", **how)
+
+    @rule(at=AT, leaf=st.one_of(st.integers(0, 20), st.just("unknown")))
+    def move(self, at: int, leaf: int | str) -> None:
+        self.play(at, "move", leaf=leaf)
+
+    @rule(at=AT, kind=st.sampled_from(["message", "resume", "cancel", "repair", "retry", "steer", "card", "move"]))
+    def stranger(self, at: int, kind: str) -> None:
+        if self.example.models[at].owner:
+            self.play(at, kind, caller=STRANGER)
+
+    @rule(at=AT, kind=st.sampled_from(["roll", "roll", "delete", "restart"]))
+    def upset(self, at: int, kind: str) -> None:
+        self.play(at, kind)
+
+
+def test_l23_l27_any_inputs_come_to_what_the_reference_model_says(loop: Loop, capsys: pytest.CaptureFixture[str]) -> None:
+    Machine.loop = loop
+    chosen = settings(
+        max_examples=EXAMPLES,
+        stateful_step_count=STEPS,
+        derandomize=not LONG,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate, *([Phase.shrink] if LONG else [])],
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(Machine, settings=chosen)
+    with capsys.disabled():
+        print(f"\nmachine: {EXAMPLES} examples, {loop.world.steps} steps")
+
+
+REGRESSIONS: dict[str, list[Step]] = {
+    "plain": [(0, "message", {}), (0, "message", {"plan": ("gate",)}), (0, "release", {}), (0, "card", {}), (0, "move", {"leaf": 0})],
+}
+
+
+@pytest.mark.parametrize("steps", REGRESSIONS.values(), ids=REGRESSIONS.keys())
+def test_sequences_that_once_went_wrong(loop: Loop, steps: list[Step]) -> None:
+    async def played() -> None:
+        example = Example(loop.world)
+        for at, kind, how in steps:
+            await example.play(at, kind, **how)
+        await example.finish()
+
+    loop.run(played())

@@ -1,0 +1,163 @@
+"""What a session answers to each input, in plain Python: written from the semantics, not from the code."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tests.model.turns import DEFAULT, RETRYABLE, Message, Refused, Steering, Turn, Turns
+
+
+@dataclass
+class Session(Turns):
+    """Every input either raises Refused and changes nothing, or is carried out until the model's gate or the end."""
+
+    def admit(self, caller: str) -> None:
+        if self.owner is None or caller != self.owner:
+            raise Refused("not_found")
+
+    def expect(self, revision: int | None) -> None:
+        if revision is not None and revision != self.expected_revision:
+            raise Refused("conversation_conflict", revision=self.expected_revision)
+
+    def send(self, caller: str, turn: Turn, body: Any, when_busy: str, revision: int | None) -> Turn:
+        """A user's message; answers the turn that it gets, or got."""
+        assert turn.user
+        if self.owner is not None:
+            self.admit(caller)
+        if known := self.bodies.get(turn.user):
+            if known[0] != body:
+                raise Refused("duplicate_id")
+            return self.turns[known[1]]
+        if turn.user in self.messages:
+            raise Refused("duplicate_id")
+        if turn.parent is not None and turn.parent not in self.messages:
+            raise Refused("unknown_parent")
+        if turn.id in self.turns:
+            raise Refused("duplicate_id")
+        self.expect(revision)
+        busy = self.live is not None or bool(self.batch)
+        if when_busy == "reject" and busy:
+            raise Refused("busy")
+        self.owner = self.owner or caller
+        turn.polite, turn.replaces = when_busy == "enqueue", when_busy == "replace" and busy
+        self.bodies[turn.user] = (body, turn.id)
+        if when_busy in ("interrupt", "replace"):
+            for waiting in self.queue:
+                waiting.cancelled |= not waiting.polite
+            if self.live:
+                self.cut(self.live)
+        self.put(turn)
+        return turn
+
+    def resume(self, caller: str, turn: Turn, revision: int | None) -> Turn:
+        """A host's result."""
+        assert turn.result
+        call_id, outcome = turn.result
+        self.admit(caller)
+        call = self.calls.get(call_id)
+        if call and call.state:
+            raise Refused("already_recorded", recorded_status=call.state[1] or "completed")
+        if turn.id in self.turns:
+            raise Refused("duplicate_id")
+        self.expect(revision)
+        if not self.batch:
+            raise Refused("not_pending")
+        if call_id != self.batch[0]:
+            raise Refused("call_mismatch", pending_call_id=self.batch[0])
+        assert self.batch_of
+        turn.message, turn.profile, turn.last = self.batch_of.message, self.batch_of.profile, len(self.batch) == 1
+        turn.polite = True
+        self.put(turn)
+        return turn
+
+    def steer(self, caller: str, new: Steering, turn_id: str) -> tuple[str, str | None]:
+        """Steering: what it is answered."""
+        self.admit(caller)
+        if known := self.steering.get(new.id):
+            if (known.content, known.profile) != (new.content, new.profile):
+                raise Refused("duplicate_id")
+            return known.receipt
+        self.steering[new.id] = new
+        joins = [self.live] if self.live else []
+        joins += [turn for turn in self.queue if not turn.cancelled and turn.last]
+        if not self.batch and not any(new.profile in (None, turn.profile) for turn in joins):
+            new.receipt = ("promoted", turn_id)
+            self.put(Turn(turn_id, "steering", new.profile or DEFAULT))
+        return new.receipt
+
+    def cancel(self, caller: str, turn_id: str | None) -> tuple[bool, str | None]:
+        """Whether a cancel was needed."""
+        self.admit(caller)
+        if self.live and turn_id in (None, self.live.id):
+            turn = self.live
+            self.cut(turn)
+            self.work()
+            return True, turn.id
+        for turn in self.queue:
+            if turn.id == turn_id:
+                was, turn.cancelled = turn.cancelled, True
+                return not was, turn.id
+        if turn_id is None or turn_id in self.turns:
+            return False, None
+        self.tombstones.add(turn_id)
+        return True, turn_id
+
+    def repair(self, caller: str, revision: int | None) -> tuple[str | None, list[str]]:
+        """What was pending, and what became unknown."""
+        self.admit(caller)
+        self.expect(revision)
+        pending, repaired = self.batch[:1], self.settle("unknown")
+        self.revision += bool(repaired)
+        return (pending[0] if pending else None), repaired
+
+    def retry(self, caller: str, turn_id: str, plan: tuple[str, ...], revision: int | None) -> Turn:
+        """Another attempt of the last turn."""
+        self.admit(caller)
+        if self.live:
+            raise Refused("not_retryable")
+        self.expect(revision)
+        turn = self.turns.get(turn_id)
+        if turn is None:
+            raise Refused("not_found")
+        if turn is not self.last or turn.error not in RETRYABLE:
+            raise Refused("not_retryable")
+        turn.attempt, turn.plan, turn.step, turn.polite, turn.cancelled = turn.attempt + 1, plan, 0, True, False
+        self.take_back(turn)
+        self.put(turn)
+        return turn
+
+    def card(self, caller: str, card_id: str, content: str, body: Any) -> None:
+        """A host card."""
+        if self.owner is not None:
+            self.admit(caller)
+        if known := self.bodies.get(card_id):
+            if known[0] != body:
+                raise Refused("duplicate_id")
+            return
+        if self.live or self.batch:
+            raise Refused("busy")
+        if card_id in self.messages:
+            raise Refused("duplicate_id")
+        self.owner = self.owner or caller
+        self.bodies[card_id] = (body, "")
+        self.messages[card_id] = Message(card_id, self.leaf, "host", content, [content] if content else [])
+        self.hung_under, self.leaf = self.leaf, card_id
+        self.revision += 1
+
+    def move(self, caller: str, leaf: str) -> None:
+        """Another active leaf."""
+        self.admit(caller)
+        if self.live:
+            raise Refused("busy")
+        if leaf not in self.messages:
+            raise Refused("not_found")
+        self.settle("superseded")
+        self.leaf, self.last = leaf, None
+        self.revision += 1
+
+    def release(self) -> None:
+        """The model's gate opens."""
+        turn = self.live
+        assert turn
+        self.close(turn, "gate", turn.text + "rest.")
+        self.go_on(turn)
+        self.work()

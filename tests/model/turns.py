@@ -1,0 +1,270 @@
+"""What a session is, in plain Python: no clock, no process, no storage. Written from the semantics, not from the code.
+
+A message of the assistant is named after the turn that made it (`@turn`), since its real id is the runtime's to choose.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+DEFAULT = "assistant"
+WORDS = {"success": "completed", "failed": "failed", "denied": "denied"}
+RETRYABLE = {"internal", "empty_response"}
+FAILS = {"boom": "internal", "bad": "provider_client_error", "empty": "empty_response"}
+
+
+class Move(NamedTuple):
+    """One model request: what the model does, and the words of people that it is sent."""
+
+    what: str
+    text: str
+    calls: tuple[tuple[str, str], ...]
+    prompts: tuple[str, ...]
+
+
+class Refused(Exception):
+    """An input that does not fit."""
+
+    def __init__(self, code: str, **facts: Any) -> None:
+        super().__init__(code)
+        self.code, self.facts = code, facts
+
+
+@dataclass
+class Message:
+    id: str
+    parent: str | None
+    role: Literal["user", "assistant", "host"]
+    content: str = ""
+    heard: list[str] = field(default_factory=list)
+    error: str | None = None
+
+
+@dataclass
+class Call:
+    id: str
+    tool: str
+    message: str
+    state: tuple[str, str | None] | None = None
+
+
+@dataclass
+class Steering:
+    id: str
+    content: str
+    profile: str | None
+    receipt: tuple[str, str | None] = ("queued", None)
+    message: str | None = None
+
+
+@dataclass
+class Turn:
+    id: str
+    kind: str
+    profile: str
+    plan: tuple[str, ...] = ()
+    content: str = ""
+    parent: str | None = None
+    user: str | None = None
+    result: tuple[str, str] | None = None
+    last: bool = True
+    polite: bool = False
+    replaces: bool = False
+    cancelled: bool = False
+    message: str = ""
+    number: int = 0
+    attempt: int = 1
+    step: int = 0
+    said: list[str] = field(default_factory=list)
+    taken: list[Steering] = field(default_factory=list)
+    state: str = "waits"
+    error: str | None = None
+    revision: int = 0
+    pending: tuple[str, ...] = ()
+    text: str = ""
+
+
+@dataclass
+class Turns:
+    """One session and how its turns run: each until the model's gate, or to its end."""
+
+    name: str
+    owner: str | None = None
+    messages: dict[str, Message] = field(default_factory=dict)
+    bodies: dict[str, tuple[Any, str]] = field(default_factory=dict)
+    turns: dict[str, Turn] = field(default_factory=dict)
+    calls: dict[str, Call] = field(default_factory=dict)
+    steering: dict[str, Steering] = field(default_factory=dict)
+    tombstones: set[str] = field(default_factory=set)
+    leaf: str | None = None
+    hung_under: str | None = None
+    revision: int = 0
+    number: int = 0
+    batch: list[str] = field(default_factory=list)
+    batch_of: Turn | None = None
+    live: Turn | None = None
+    last: Turn | None = None
+    queue: list[Turn] = field(default_factory=list)
+    moves: list[Move] = field(default_factory=list)
+    counter: int = 0
+
+    # Reading
+
+    def path(self, leaf: str | None) -> list[Message]:
+        """Root to leaf."""
+        rows = []
+        while leaf is not None:
+            rows.append(self.messages[leaf])
+            leaf = self.messages[leaf].parent
+        return rows[::-1]
+
+    @property
+    def status(self) -> str:
+        return "running" if self.live else "waiting_host" if self.batch else "idle"
+
+    @property
+    def expected_revision(self) -> int:
+        """What a writer may expect: everything that was accepted counts."""
+        return self.revision + sum(1 for turn in self.queue if turn.user or turn.result)
+
+    def waiting(self, profile: str) -> list[Steering]:
+        """Steering that a turn of this profile takes."""
+        return [one for one in self.steering.values() if one.message is None and one.profile in (None, profile)]
+
+    # Running
+
+    def put(self, turn: Turn) -> None:
+        """Accepts a turn and works off what can be worked off."""
+        self.turns[turn.id] = turn
+        turn.cancelled |= turn.id in self.tombstones
+        turn.state = "waits"
+        self.queue.append(turn)
+        self.work()
+
+    def work(self) -> None:
+        """Runs what waits, one after the other, until the model's gate."""
+        while self.queue and self.live is None:
+            self.begin(self.queue.pop(0))
+
+    def begin(self, turn: Turn) -> None:
+        if turn.kind == "steering" and turn.attempt == 1 and not self.find_place(turn):
+            self.turns.pop(turn.id)
+            return
+        if turn.attempt == 1:
+            self.number += 1
+            turn.number = self.number
+        turn.state, turn.error, turn.pending = "running", None, ()
+        if turn.user:
+            self.hang(turn)
+        if turn.result:
+            call_id, outcome = turn.result
+            self.calls[call_id].state = (outcome, None if outcome == "success" else WORDS[outcome])
+            self.batch.remove(call_id)
+        if turn.attempt == 1:
+            self.leaf = turn.message
+        if turn.result and not turn.last:
+            self.end(turn, "waiting")
+            return
+        if turn.user or turn.result:
+            self.revision += 1
+        self.live = turn
+        if turn.cancelled:
+            self.fail(turn, "cancelled", "")
+        else:
+            self.go_on(turn)
+
+    def find_place(self, turn: Turn) -> bool:
+        """Steering extends the last assistant message, or makes one (R145)."""
+        if not self.waiting(turn.profile):
+            return False
+        leaf = self.messages[self.leaf] if self.leaf else None
+        turn.message = f"@{turn.id}"
+        if leaf and leaf.role == "assistant" and all(other.parent != leaf.id for other in self.messages.values()):
+            turn.message = leaf.id
+        else:
+            self.messages[turn.message] = Message(turn.message, self.leaf, "assistant")
+        return True
+
+    def hang(self, turn: Turn) -> None:
+        """A user's message goes into the tree, and an answer under it; what was pending is superseded."""
+        assert turn.user
+        self.settle("superseded")
+        parent = turn.parent or (self.hung_under if turn.replaces else None) or self.leaf
+        self.hung_under = parent
+        turn.message = f"@{turn.id}"
+        self.messages[turn.user] = Message(turn.user, parent, "user", turn.content, [turn.content])
+        self.messages[turn.message] = Message(turn.message, turn.user, "assistant")
+
+    def go_on(self, turn: Turn) -> None:
+        """Asks the model, until it holds at its gate or the turn is over."""
+        while self.live is turn:
+            what = turn.plan[turn.step] if turn.step < len(turn.plan) else "say"
+            turn.taken = self.waiting(turn.profile)
+            self.counter += 1
+            heard = [words for message in self.path(turn.message) for words in message.heard]
+            prompts = (*heard, *(one.content for one in turn.taken))
+            text = f"{what}{self.counter}."
+            self.moves.append(Move(what, text, self.asked(what), prompts))
+            turn.said.append("")
+            if what == "gate":
+                turn.text = text
+                return
+            self.close(turn, what, text)
+
+    def asked(self, what: str) -> tuple[tuple[str, str], ...]:
+        """The calls that the model makes: `server` one of ours, `host2` two of the host's, `mixed` one of each."""
+        host = {"host1": 1, "host2": 2, "host3": 3, "mixed": 1}.get(what, 0)
+        tools = ["add"] * (what in ("server", "mixed")) + ["open_page"] * host
+        return tuple((f"c{self.counter}-{place}", tool) for place, tool in enumerate(tools))
+
+    def close(self, turn: Turn, what: str, text: str) -> None:
+        """A step ends."""
+        if what in FAILS:
+            self.fail(turn, FAILS[what], text if what == "boom" else "")
+            return
+        self.say(turn, "" if what.startswith(("host", "server", "mixed")) else text)
+        self.messages[turn.message].error = None
+        for one in turn.taken:
+            one.message = turn.message
+            self.messages[turn.message].heard.append(one.content)
+        turn.step += 1
+        made = [Call(call_id, tool, turn.message, None if tool == "open_page" else ("success", None)) for call_id, tool in self.asked(what)]
+        self.calls |= {call.id: call for call in made}
+        self.batch = [call.id for call in made if call.state is None]
+        if self.batch:
+            self.batch_of = turn
+            self.end(turn, "waiting")
+        elif not made and not self.waiting(turn.profile):
+            self.end(turn, "completed")
+
+    def say(self, turn: Turn, text: str) -> None:
+        turn.said[-1] = text
+        self.messages[turn.message].content += text
+
+    def cut(self, turn: Turn) -> None:
+        """A live turn, which stands at the model's gate, is cancelled: what was streamed is kept."""
+        self.fail(turn, "cancelled", f"{turn.text}")
+
+    def fail(self, turn: Turn, error: str, text: str) -> None:
+        if text:
+            self.say(turn, text)
+        self.messages[turn.message].error = turn.error = error
+        self.end(turn, "cancelled" if error == "cancelled" else "failed")
+
+    def end(self, turn: Turn, state: str) -> None:
+        self.revision += 1
+        turn.state, turn.revision, turn.pending, turn.taken = state, self.revision, tuple(self.batch), []
+        self.live, self.last = None, turn
+
+    def settle(self, status: str) -> list[str]:
+        """What was pending gets one status; answers the calls."""
+        settled, self.batch = self.batch, []
+        for call_id in settled:
+            self.calls[call_id].state = ("interrupted", status)
+        return settled
+
+    def take_back(self, turn: Turn) -> None:
+        """A retry begins with the failed step: what that had said is gone."""
+        text = turn.said.pop() if turn.said else ""
+        message = self.messages[turn.message]
+        assert message.content.endswith(text)
+        message.content = message.content.removesuffix(text)
