@@ -1,6 +1,7 @@
 """Drives a real system and the reference model with the same inputs, and compares what both say after each."""
 
 import asyncio
+import hashlib
 import itertools
 from contextlib import AsyncExitStack
 from typing import Any
@@ -186,7 +187,7 @@ class Example:
             known = cards[repeat[0] % len(cards)]
             card_id, content = known.id, known.content + ("" if repeat[1] else "else")
         judged = self._judge(lambda: model.card(caller, card_id, content, content))
-        await self._update(model, "card", CardInput(id=card_id, content=content, segments=[COMPONENT]), caller, judged)
+        await self._update(model, "card", CardInput(id=card_id, content=content, segments=[COMPONENT], digest=_digest(content)), caller, judged)
 
     async def move(self, at: int, *, leaf: int | str = 0, caller: str = OWNER) -> None:
         model = self.models[at]
@@ -326,6 +327,10 @@ class Example:
         assert not director.faults, director.faults
         assert not director.coming[model.name], f"requests that did not come: {director.coming[model.name]}"
         await check_rows(self.world.system, model.name, quiet=False)
+
+
+def _digest(body: str) -> str:
+    return hashlib.sha256(body.encode()).hexdigest()
 
 
 def _difference(found: dict[str, Any], wanted: dict[str, Any], holds: bool) -> str:
