@@ -58,6 +58,8 @@ class SessionChores:
             workflow.logger.exception("a job of the session failed unexpectedly")
             if ticket := getattr(job, "ticket", ""):
                 self._jobs.give(ticket, None)
+        finally:
+            self._jobs.under_way = None
 
     async def _repair(self, job: QueuedRepair) -> None:
         jobs = self._jobs

@@ -1,5 +1,6 @@
 """What a session makes of each input: judged by the rules, recorded, answered at once."""
 
+import contextlib
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -128,7 +129,7 @@ class SessionInputs:
         admission.check_owner(self._jobs.state.head, continuation)
         admission.check_not_recorded(self._jobs.state, continuation)
         admission.check_new_turn(continuation.turn_id, self._jobs.knows_turn(continuation.turn_id, continuation.rows))
-        if not self._jobs.busy:
+        if not self._jobs.busy and not self._jobs.changing:
             admission.check_revision(self._jobs.revision, continuation)
             admission.check_pending(self._jobs.state.head, continuation)
 
@@ -146,14 +147,13 @@ class SessionInputs:
         return self._accept_result(continuation)
 
     async def quiet(self, patience: timedelta | None) -> bool:
-        """True once no turn runs or waits to run. Never refuses on stale state: a live step may have been announced already."""
-        if not self._jobs.busy:
-            return True
-        try:
-            await workflow.wait_condition(lambda: not self._jobs.busy, timeout=patience)
-        except TimeoutError:
-            return False
-        return True
+        """True once no turn runs or waits to run and no change is on its way: never refuses on stale state. A change never takes long."""
+        jobs = self._jobs
+        if jobs.busy or jobs.changing:
+            with contextlib.suppress(TimeoutError):
+                await workflow.wait_condition(lambda: not jobs.busy and not jobs.changing, timeout=patience)
+            await workflow.wait_condition(lambda: not jobs.changing)
+        return not jobs.busy
 
     def _accept_result(self, continuation: ContinuationInput) -> TurnReceipt:
         self.check_continuation(continuation)

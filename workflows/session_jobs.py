@@ -5,7 +5,7 @@ from typing import Any
 from temporalio import workflow
 
 from workflows.asking import written
-from workflows.contracts.carried import Job, QueuedClose, QueuedTurn, SessionState
+from workflows.contracts.carried import Job, QueuedAmend, QueuedCard, QueuedClose, QueuedRepair, QueuedTurn, SessionState
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import RecordedRefusal, RowsSaid, SessionStart
 from workflows.contracts.naming import PRINCIPAL, STATUS, TENANT, TURN
@@ -14,7 +14,6 @@ from workflows.contracts.turns import NoteSteering, SteeringNoted, note_steering
 from workflows.model.base import Record
 from workflows.model.session import SessionRef
 from workflows.model.state import Batch, Head, LastTurn
-from workflows.model.turn import TurnError
 from workflows.rules.state import KEPT_REFUSALS, carried, remember, status_of
 from workflows.turn import LiveTurn, TurnOutcome
 
@@ -27,6 +26,7 @@ class SessionJobs:
         self.roll_asked = False
         self._start = start
         self._live: LiveTurn | None = None
+        self.under_way: Job | None = None
         self._answers: dict[str, Record | Refusal | None] = {}
         self.closed = False
         self._created_at: str | None = None
@@ -81,9 +81,14 @@ class SessionJobs:
         """True while a turn runs or waits to run."""
         return self.busy_turn is not None
 
+    @property
+    def changing(self) -> bool:
+        """True while a card, a change of fields or a repair is on its way into the rows."""
+        return any(isinstance(job, QueuedCard | QueuedAmend | QueuedRepair) for job in (self.under_way, *self.state.queue))
+
     def ends_soon(self, rows: RowsSaid | None) -> bool:
-        """True if the live turn may have ended in the rows already, so that nothing is refused on its account before it is known."""
-        return self.live_turn is not None and (rows is None or rows.ended_turn == self.live_turn)
+        """True if the rows may be ahead of this state, by the live turn's end or by a change: nothing is refused before that is known."""
+        return self.changing or (self.live_turn is not None and (rows is None or rows.ended_turn == self.live_turn))
 
     def will_consume(self, profile: str | None) -> bool:
         """True if a turn of the profile (None: any) waits to run, or runs and its rows have not seen its beginning."""
@@ -146,6 +151,7 @@ class SessionJobs:
         """Takes the first job off the queue."""
         job, rest = self.state.queue[0], self.state.queue[1:]
         self.change(queue=rest)
+        self.under_way = job
         return job
 
     @property
@@ -172,7 +178,7 @@ class SessionJobs:
             self.set_head(revision=revision - 1)
         workflow.set_current_details(f"turn {number}: running")
         try:
-            outcome = await _to_its_end(live)
+            outcome = await live.to_its_end()
         finally:
             self._live = None
         self._settle(job, outcome, revision)
@@ -231,17 +237,3 @@ class SessionJobs:
                     TURN.value_set(head.turn_number),
                 ]
             )
-
-
-async def _to_its_end(live: LiveTurn) -> TurnOutcome:
-    """Runs a turn. Whatever goes wrong in it ends the turn with a reason, never the session (L12)."""
-    try:
-        return await live.run()
-    except Exception as error:
-        workflow.logger.exception("a turn failed unexpectedly")
-        failed = TurnError.of("internal", f"{type(error).__name__} in the turn")
-    try:
-        return await live.end(failed)
-    except Exception:
-        workflow.logger.exception("the end of a failed turn could not be written")
-        return TurnOutcome(turn=live.turn, state="refused", error=failed)

@@ -21,13 +21,15 @@ class SessionMending:
     def check_repair(self, repair: RepairInput) -> None:
         """Raises Refusal for who may not, or expects another state."""
         admission.check_owner(self._jobs.state.head, repair)
-        admission.check_revision(self._jobs.revision, repair)
+        if not self._jobs.ends_soon(repair.rows):
+            admission.check_revision(self._jobs.revision, repair)
 
     async def repair(self, repair: RepairInput) -> RepairReceipt:
         """Takes its place behind the live turn and answers what it did."""
         self.check_repair(repair)
         if not await self._inputs.quiet(policies.LATE_INPUT_WAIT):
             raise Refusal("busy", "a turn is running; cancel it or wait for its end", later=self._jobs.busy_turn)
+        self.check_repair(repair)
         self._inputs.accepted += 1
         ticket = str(workflow.uuid4())
         self._jobs.enqueue(QueuedRepair(ticket=ticket))
@@ -38,7 +40,7 @@ class SessionMending:
     def check_retry(self, retry: RetryInput) -> None:
         """Raises Refusal for a turn that can't be retried."""
         admission.check_owner(self._jobs.state.head, retry)
-        if not self._jobs.busy:
+        if not self._jobs.busy and not self._jobs.changing:
             admission.check_revision(self._jobs.revision, retry)
             admission.retryable(self._jobs.state.head, retry)
 

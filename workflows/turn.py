@@ -54,6 +54,19 @@ class LiveTurn:
             handle.cancel()
         return True
 
+    async def to_its_end(self) -> TurnOutcome:
+        """Runs it. Whatever goes wrong in it ends the turn with a reason, never the session (L12)."""
+        try:
+            return await self.run()
+        except Exception as error:
+            workflow.logger.exception("a turn failed unexpectedly")
+            failed = TurnError.of("internal", f"{type(error).__name__} in the turn")
+        try:
+            return await self.end(failed)
+        except Exception:
+            workflow.logger.exception("the end of a failed turn could not be written")
+            return TurnOutcome(turn=self.turn, state="refused", error=failed)
+
     async def run(self) -> TurnOutcome:
         """The turn from its opening to its end."""
         if not self._job.runs_model:

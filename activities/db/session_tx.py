@@ -236,6 +236,7 @@ async def session_tx(
     async with db.transaction() as conn:
         if birth:
             await _bear(conn, session, birth)
+        await sql.take_session(conn, session_uid=session.session_uid)
         row = await sql.lock_session(conn, session_uid=session.session_uid, turn_id=turn_id)
         if row is None:
             raise SessionGone(session.session_uid)

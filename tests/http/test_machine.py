@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from tests import services
-from tests.model.world import STRANGER, Example, Step, World
+from tests.model.sending import STRANGER, Step, World
+from tests.model.world import Example
 from workflows.contracts import policies
 
 if TYPE_CHECKING:

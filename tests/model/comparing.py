@@ -23,9 +23,7 @@ async def shown_by(system: System, session: str, caller: str, api: int) -> Shown
     if answer.status_code == 404:
         return {}
     view = answer.json()
-    uid = await system.conn.fetchval(
-        "select session_uid from sessions where tenant = $1 and session_id = $2", system.tenant, session
-    )
+    uid = await system.conn.fetchval("select session_uid from sessions where tenant = $1 and session_id = $2", system.tenant, session)
     rows = (await system.get(f"/sessions/{session}/messages", api=api, headers=headers))["messages"]
     tree = (await system.get(f"/sessions/{session}/tree", api=api, headers=headers))["messages"]
     names = await names_of(system, uid)

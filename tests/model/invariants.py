@@ -33,13 +33,17 @@ async def _tree(system: System, uid: Any, session: Any) -> None:
     assert sum(row["parent_id"] is None for row in rows) <= 1, "several roots"
     assert session["message_count"] == len(rows), "message_count"
     assert session["active_leaf_id"] in by_id or not rows, "the active leaf is no message"
-    text = {row["message_id"]: row["text"] for row in await system.conn.fetch(
-        "select message_id, string_agg(text, '' order by position) as text from segments where session_uid = $1 and kind = 'text' "
-        "group by message_id", uid)}  # fmt: skip
-    recorded = dict(await system.conn.fetch(
-        "select message_id, count(*) from calls where session_uid = $1 and state = 'recorded' group by 1", uid))  # fmt: skip
-    steered = dict(await system.conn.fetch(
-        "select message_id, count(*) from steering where session_uid = $1 and status = 'delivered' group by 1", uid))  # fmt: skip
+    text = await _by_message(
+        system,
+        uid,
+        "select message_id, string_agg(text, '' order by position) from segments where session_uid = $1 and kind = 'text' group by 1",
+    )
+    recorded = await _by_message(
+        system, uid, "select message_id, count(*) from calls where session_uid = $1 and state = 'recorded' group by 1"
+    )
+    steered = await _by_message(
+        system, uid, "select message_id, count(*) from steering where session_uid = $1 and status = 'delivered' group by 1"
+    )
     live = await system.conn.fetchval("select message_id from turns where session_uid = $1 and state = 'running'", uid)
     for row in rows:
         if row["id"] == live:
@@ -54,6 +58,10 @@ async def _tree(system: System, uid: Any, session: Any) -> None:
             own = (1, int(row["role"] == "user"), 0)
         counted = tuple(one + two for one, two in zip(before, own, strict=True))
         assert tuple(row[name] for name in COUNTS) == counted, f"counts of {row['id']} ({row['role']}): {counted}"
+
+
+async def _by_message(system: System, uid: Any, statement: str) -> dict[str, Any]:
+    return {row[0]: row[1] for row in await system.conn.fetch(statement, uid)}
 
 
 COUNTS = ("count_all", "count_user", "count_assistant")
@@ -110,9 +118,7 @@ def _one_story(turn: Any, events: list[Any]) -> None:
 
 async def _agrees(system: System, session: str, row: Any) -> None:
     """The workflow stands where the rows say."""
-    pending = await system.conn.fetchval(
-        "select count(*) from host_batches where session_uid = $1 and state = 'open'", row["session_uid"]
-    )
+    pending = await system.conn.fetchval("select count(*) from host_batches where session_uid = $1 and state = 'open'", row["session_uid"])
 
     async def stands() -> tuple[Any, ...]:
         head: Head = await system.workflow(session).query("head", result_type=Head)

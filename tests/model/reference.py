@@ -27,12 +27,7 @@ class Session(Turns):
             if known[0] != body:
                 raise Refused("duplicate_id")
             return self.turns[known[1]]
-        if turn.user in self.messages:
-            raise Refused("duplicate_id")
-        if turn.parent is not None and turn.parent not in self.messages:
-            raise Refused("unknown_parent")
-        if turn.id in self.turns:
-            raise Refused("duplicate_id")
+        self.fits(turn)
         self.expect(revision)
         busy = self.live is not None or bool(self.batch)
         if when_busy == "reject" and busy:
@@ -48,10 +43,17 @@ class Session(Turns):
         self.put(turn)
         return turn
 
+    def fits(self, turn: Turn) -> None:
+        """A new message's ids are new, its parent is known."""
+        if turn.parent is not None and turn.parent not in self.messages:
+            raise Refused("unknown_parent")
+        if turn.user in self.messages or turn.id in self.turns:
+            raise Refused("duplicate_id")
+
     def resume(self, caller: str, turn: Turn, revision: int | None) -> Turn:
         """A host's result."""
         assert turn.result
-        call_id, outcome = turn.result
+        call_id, _ = turn.result
         self.admit(caller)
         call = self.calls.get(call_id)
         if call and call.state:

@@ -1,66 +1,19 @@
-"""Drives a real system and the reference model with the same inputs, and compares what both say after each."""
+"""Inputs to a session, each sent to the real one and to the reference model: named so that a sequence of them can be played again."""
 
-import asyncio
 import hashlib
-import itertools
-from contextlib import AsyncExitStack
 from typing import Any
-from uuid import uuid4
 
-import httpx
-
-from activities.db.reads import Reads
-from api.errors import _REFUSALS
-from api.sending import Workflows
-from api.turns import said
-from tests.model.comparing import ended_of, model_ended, shown_by, shown_in
-from tests.model.director import Director
 from tests.model.invariants import check_rows
 from tests.model.reference import Session
+from tests.model.sending import OWNER, Pairs
 from tests.model.turns import DEFAULT, Refused, Steering, Turn
-from tests.system import System, running_system
-from workflows.contracts.errors import Refusal
-from workflows.contracts.inputs import AmendInput, CardInput, CloseInput, Input, SteerInput
+from workflows.contracts.inputs import AmendInput, CardInput, CloseInput, SteerInput
 
-OWNER, STRANGER = "alice", "bob"
 COMPONENT = {"kind": "component", "type": "note", "data": {}}
-Step = tuple[int, str, dict[str, Any]]
-_numbers = itertools.count(1)
 
 
-class World:
-    """A running system that outlives examples. `steps` counts what was played."""
-
-    def __init__(self, database_url: str, address: str) -> None:
-        self._where = (database_url, address)
-        self._stack = AsyncExitStack()
-        self.director = Director()
-        self.system: System
-        self.steps = 0
-
-    async def start(self, like: System | None = None) -> None:
-        self.system = await self._stack.enter_async_context(running_system(*self._where, self.director, apis=2, like=like))
-
-    async def stop(self) -> None:
-        await self._stack.aclose()
-
-    async def restart(self) -> None:
-        """Every process goes and comes back."""
-        await self.stop()
-        self._stack = AsyncExitStack()
-        await self.start(like=self.system)
-
-
-class Example:
+class Example(Pairs):
     """Some sessions of their own, real and modelled."""
-
-    def __init__(self, world: World, sessions: int = 2) -> None:
-        tag = f"{next(_numbers)}-{uuid4().hex[:6]}"
-        self.world = world
-        self.models = [Session(f"s{tag}-{place}") for place in range(sessions)]
-        self.played: list[Step] = []
-        self._bodies: list[dict[str, dict[str, Any]]] = [{} for _ in range(sessions)]
-        self._fresh = itertools.count(1)
 
     async def play(self, at: int, kind: str, **how: Any) -> None:
         """One input, and everything that follows from it."""
@@ -113,7 +66,9 @@ class Example:
         if behind:
             model.release()
         call_id = self._call(model, which)
-        body = {"tool_call_id": call_id, "tool_result": call_id, "tool_outcome": outcome, "turn_id": turn_id} | self._expected(model, revision)
+        body = {"tool_call_id": call_id, "tool_result": call_id, "tool_outcome": outcome, "turn_id": turn_id} | self._expected(
+            model, revision
+        )
         new = Turn(turn_id, "continuation", DEFAULT, plan, result=(call_id, outcome))
         judged = self._judge(lambda: model.resume(caller, new, body.get("expected_revision")))
         await self._chat(model, body, judged, caller, api, behind=behind)
@@ -187,7 +142,9 @@ class Example:
             known = cards[repeat[0] % len(cards)]
             card_id, content = known.id, known.content + ("" if repeat[1] else "else")
         judged = self._judge(lambda: model.card(caller, card_id, content, content))
-        await self._update(model, "card", CardInput(id=card_id, content=content, segments=[COMPONENT], digest=_digest(content)), caller, judged)
+        await self._update(
+            model, "card", CardInput(id=card_id, content=content, segments=[COMPONENT], digest=_digest(content)), caller, judged
+        )
 
     async def move(self, at: int, *, leaf: int | str = 0, caller: str = OWNER) -> None:
         model = self.models[at]
@@ -240,99 +197,6 @@ class Example:
             return model.batch[-1]
         return model.batch[0] if which == "pending" and model.batch else "c-none"
 
-    async def _real(self, model: Session, name: str) -> str:
-        if not name.startswith("@"):
-            return name
-        found = await self.world.system.conn.fetchval(
-            "select m.id from messages m join sessions s using (session_uid) "
-            "where s.tenant = $1 and s.session_id = $2 and m.turn_id = $3 and m.role = 'assistant'",
-            self.world.system.tenant, model.name, name[1:],
-        )  # fmt: skip
-        assert isinstance(found, str), f"there is no message {name}"
-        return found
-
-    # Sending and comparing
-
-    @staticmethod
-    def _judge(act: Any) -> Any:
-        try:
-            return act()
-        except Refused as refused:
-            return refused
-
-    def _expect(self, model: Session) -> None:
-        moves, model.moves = model.moves, []
-        self.world.director.expect(model.name, moves)
-
-    async def _post(self, path: str, body: dict[str, Any], caller: str, api: int) -> httpx.Response:
-        return await self.world.system.post(path, body, api=api, headers={"x-test-principal": caller})
-
-    async def _behind(self, model: Session, posted: Any) -> httpx.Response:
-        """Sends while a turn runs, then lets that end (R73)."""
-        self._expect(model)
-        task = asyncio.ensure_future(posted)
-        await asyncio.sleep(0.03)
-        self.world.director.release(model.name)
-        return await task  # type: ignore[no-any-return]
-
-    async def _chat(self, model: Session, body: dict[str, Any], judged: Any, caller: str, api: int, *,
-                    path: str | None = None, behind: bool = False) -> None:  # fmt: skip
-        goes_on = isinstance(judged, Turn) and judged.state in ("running", "waits")
-        body = body if path else {"session_id": model.name, **body}
-        self._expect(model)
-        posted = self._post((path or "/chat") + ("?wait=false" if goes_on and not behind else "?"), body, caller, api)
-        answer = await (self._behind(model, posted) if behind else posted)
-        if isinstance(judged, Refused):
-            self._refused(answer, judged)
-        elif goes_on:
-            assert (answer.status_code, answer.json()["turn_id"]) == (202, judged.id), answer.text
-        else:
-            assert answer.status_code == 200, (answer.text, judged)
-            assert ended_of(answer.json()) == model_ended(judged), (ended_of(answer.json()), model_ended(judged))
-
-    @staticmethod
-    def _refused(answer: httpx.Response, refused: Refused) -> None:
-        problem = answer.json()
-        found = (answer.status_code, problem.get("code"), {name: problem.get(name) for name in refused.facts})
-        wanted = (_REFUSALS[refused.code], refused.code, refused.facts)  # type: ignore[index]
-        assert found == wanted, f"answered {found}, expected {wanted}: {problem}"
-
-    async def _update(self, model: Session, name: str, asked: Input, caller: str, judged: Any) -> Any:
-        """What has no route: the update, sent as the api sends it."""
-        system = self.world.system
-        door = await Reads(system.kit.db).door(system.tenant, model.name)
-        asked = asked.model_copy(update={"tenant": system.tenant, "principal": caller, "rows": said(door)})
-        try:
-            receipt = await getattr(Workflows(system.temporal, system.settings.task_queue), name)(model.name, asked)
-        except Refusal as refusal:
-            assert isinstance(judged, Refused), f"{name} was refused: {refusal.code} {refusal.message}"
-            assert refusal.code == judged.code, (refusal.code, judged.code)
-            return None
-        assert not isinstance(judged, Refused), f"{name} was taken, expected {judged.code}"
-        return receipt
-
-    async def _compare(self, at: int, api: int) -> None:
-        model, director = self.models[at], self.world.director
-        wanted = shown_in(model)
-        found: list[dict[str, Any]] = [{}]
-
-        async def same() -> bool:
-            found[0] = await shown_by(self.world.system, model.name, model.owner or OWNER, api)
-            return found[0] == wanted and director.holds(model.name) == (model.live is not None)
-
-        try:
-            await self.world.system.until(same, 4.0)
-        except TimeoutError:
-            raise AssertionError(_difference(found[0], wanted, director.holds(model.name))) from None
-        assert not director.faults, director.faults
-        assert not director.coming[model.name], f"requests that did not come: {director.coming[model.name]}"
-        await check_rows(self.world.system, model.name, quiet=False)
-
 
 def _digest(body: str) -> str:
     return hashlib.sha256(body.encode()).hexdigest()
-
-
-def _difference(found: dict[str, Any], wanted: dict[str, Any], holds: bool) -> str:
-    lines = [f"{name}:\n  real  {found.get(name)}\n  model {wanted.get(name)}" for name in wanted if found.get(name) != wanted[name]]
-    return "\n".join(lines) or f"shown alike: {found == wanted}; the model stands at its gate: {holds}"

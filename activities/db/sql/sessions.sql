@@ -4,8 +4,13 @@ insert into sessions (session_uid, tenant, session_id, owner, profile, subject, 
 values (:session_uid, :tenant, :session_id, :owner, :profile, :subject, :created_at, :created_at)
 on conflict do nothing;
 
+-- name: take_session(session_uid)!
+-- The session's row, locked. A statement of its own: what waits for a lock goes on with the snapshot that it began with, so that only
+-- the next statement sees everything that the one before us committed.
+select from sessions where session_uid = :session_uid for update;
+
 -- name: lock_session(session_uid, turn_id)^
--- The session's row, locked, with what a writer wants to know first: the state of its turn and whether text is being streamed.
+-- The session's row, which take_session locked, with what a writer wants to know first: the state of its turn and whether text is being streamed.
 select
   s.session_uid, s.tenant, s.session_id, s.owner, s.profile, s.subject, s.active_leaf_id, s.revision, s.turn_number,
   s.message_count, s.cursor, s.feed, s.updated_at, s.title, s.expires_at, s.host_context is not null as host_context_known,
@@ -17,8 +22,7 @@ select
 from sessions s
 left join turns t on t.session_uid = s.session_uid and t.turn_id = :turn_id
 left join messages m on m.session_uid = t.session_uid and m.id = t.message_id
-where s.session_uid = :session_uid
-for update of s;
+where s.session_uid = :session_uid;
 
 -- name: store_session(session_uid, active_leaf_id, revision, turn_number, message_count, cursor, feed, updated_at, subject, profile, owner, title, expires_at)!
 -- Where the session stands after a transaction.
@@ -62,11 +66,11 @@ select * from taken order by after_seq, position;
 -- name: stream_delta(session_uid, expected_seq, position, turn_id, attempt, segment, start_offset, kind, text, at)^
 -- One piece of live text behind the newest durable event, and the note that carries it to readers (a note may have 7,999 bytes; a longer
 -- piece is announced without its text). If the newest event is not the expected one, positions count from it anew. Twice is once.
--- A writer whose turn has ended, or began anew, writes nothing.
+-- A writer whose turn has ended, or began anew, writes nothing; its row is locked too, so that it is read as it is when the lock is got.
 with s as (
-  select cursor from sessions where session_uid = :session_uid and exists (
-    select from turns t where t.session_uid = :session_uid and t.turn_id = :turn_id and t.attempt = :attempt and t.state = 'running')
-  for update
+  select s.cursor from sessions s join turns t on t.session_uid = s.session_uid
+  where s.session_uid = :session_uid and t.turn_id = :turn_id and t.attempt = :attempt and t.state = 'running'
+  for update of s, t
 ), piece as (
   insert into live_deltas (session_uid, after_seq, position, turn_id, segment, start_offset, kind, text)
   select :session_uid::uuid, s.cursor, case when s.cursor = :expected_seq::bigint then :position::integer else 0 end,
