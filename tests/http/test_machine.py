@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cli.services.postgres import PostgresServer
 
 LONG = bool(os.environ.get("TEST_LONG"))
-EXAMPLES = int(os.environ.get("MACHINE_EXAMPLES") or (2000 if LONG else 60))
+EXAMPLES = int(os.environ.get("MACHINE_EXAMPLES") or (2000 if LONG else 30))
 STEPS = 15
 
 AT = st.integers(0, 1)
@@ -154,6 +154,7 @@ class Machine(RuleBasedStateMachine):
         self.play(at, kind)
 
 
+@pytest.mark.timeout(20_000 if LONG else 420)
 def test_l23_l27_any_inputs_come_to_what_the_reference_model_says(loop: Loop, capsys: pytest.CaptureFixture[str]) -> None:
     Machine.loop = loop
     chosen = settings(

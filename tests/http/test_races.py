@@ -196,6 +196,7 @@ RACES: dict[str, tuple[Race, Behaviour]] = {
 QUICK = {"name": "quick", "description": "Quick.", "parameters": {"type": "object"}, "deadline_seconds": 0.3}
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", RACES)
 async def test_s40_inputs_that_meet_tell_one_story(database_url: str, temporal_address: str, name: str) -> None:
     race, first = RACES[name]
