@@ -154,7 +154,7 @@ class Turns:
                 content=steering.content,
                 profile=steering.profile,
                 digest=steering.digest,
-                turn_id=None,
+                own_turn_id=steering.own_turn_id,
                 change=number,
                 accepted_at=at,
             )

@@ -13,7 +13,8 @@ class ErasureWorkflow:
 
     @workflow.run
     async def run(self, erase: EraseHistories) -> Erased:
-        """What was removed, once it is verified."""
-        return await workflow.execute_activity(
+        """What was removed, the rows included, once it is verified."""
+        erased = await workflow.execute_activity(
             erase_histories, erase, start_to_close_timeout=policies.ERASURE, retry_policy=policies.UNTIL_GONE, summary=erase.workflow_id
         )
+        return erased.model_copy(update={"rows": erase.rows})

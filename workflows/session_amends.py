@@ -19,6 +19,7 @@ class SessionAmends:
     def __init__(self, jobs: SessionJobs, inputs: SessionInputs) -> None:
         self._jobs = jobs
         self._inputs = inputs
+        self._posting: set[str] = set()
 
     def check_card(self, card: CardInput) -> None:
         """Raises Refusal for a card that does not fit: not while a turn runs or the host is awaited (R172)."""
@@ -44,15 +45,28 @@ class SessionAmends:
             await self._inputs.quiet(policies.LATE_INPUT_WAIT)
         self.check_card(card)
         jobs = self._jobs
+        if card.id in self._posting:
+            await workflow.wait_condition(lambda: card.id not in self._posting)
+            return await self.card(card)
         if card.id in jobs.state.recent:
-            await workflow.wait_condition(lambda: jobs.state.head.leaf_id is not None)
             return CardReceipt(session_uid=jobs.state.head.session_uid, message_id=card.id, revision=jobs.state.head.revision)
         card = card.model_copy(update={"id": card.id or str(workflow.uuid4()), "digest": card.digest or body_digest(card)})
         self._inputs.bear(card.principal, card.profile, card.subject)
         jobs.change(recent=remember(jobs.state.recent, card.id, Recent(digest=card.digest, turn_id="", message_id=card.id)))
-        ticket = str(workflow.uuid4())
+        return await self._post(card)
+
+    async def _post(self, card: CardInput) -> CardReceipt:
+        """Answers when the card is in the rows. An id that came to nothing is free again."""
+        jobs, ticket = self._jobs, str(workflow.uuid4())
+        self._posting.add(card.id)
         jobs.enqueue(QueuedCard(ticket=ticket, card=card))
-        answer = await jobs.answer_to(ticket)
+        try:
+            answer = await jobs.answer_to(ticket)
+        except BaseException:
+            jobs.change(recent={known: kept for known, kept in jobs.state.recent.items() if known != card.id})
+            raise
+        finally:
+            self._posting.discard(card.id)
         assert isinstance(answer, CardReceipt)
         return answer
 

@@ -143,13 +143,20 @@ class SessionChores:
         jobs = self._jobs
         jobs.closed = True
         uid = jobs.state.head.session_uid
-        await written(erase_rows, EraseRows(session=jobs.ref, by=job.by, at=workflow.now().isoformat()), "erase")
+        erased = await written(erase_rows, EraseRows(session=jobs.ref, by=job.by, at=workflow.now().isoformat()), "erase")
         erasure_id = erasure_workflow_id(uid)
         info = workflow.info()
         await workflow.start_child_workflow(  # type: ignore[unused-awaitable]
             ERASURE_WORKFLOW,
-            EraseHistories(workflow_id=info.workflow_id, session_uid=uid, run_ids=(info.run_id,), before=workflow.now().isoformat()),
+            EraseHistories(
+                workflow_id=info.workflow_id,
+                session_uid=uid,
+                run_ids=(info.run_id,),
+                before=workflow.now().isoformat(),
+                rows=erased.rows,
+            ),
             id=erasure_id,
+            memo={"tenant": jobs.ref.tenant, "session_id": jobs.ref.session_id, "owner": jobs.state.head.owner or ""},
             parent_close_policy=ParentClosePolicy.ABANDON,
         )
         if job.ticket:

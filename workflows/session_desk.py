@@ -7,11 +7,12 @@ from pydantic import ValidationError
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from workflows.contracts.carried import KeyedAnswer, QueuedRefusal
+from workflows.contracts.carried import KeyedAnswer, QueuedClose, QueuedRefusal
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import Input, RecordedRefusal
 from workflows.model.base import Record
 from workflows.rules import admission
+from workflows.rules.alarms import is_over
 from workflows.rules.state import body_digest, remember
 from workflows.session_jobs import SessionJobs
 
@@ -35,7 +36,7 @@ class SessionDesk:
         """Refuses before history. A session that is not born or not loaded yet has no state that could decide; the handler will."""
         if self._jobs.closing:
             raise CLOSED.as_failure()
-        if not (self.loaded and self._jobs.state.head.born) or (asked.key and asked.key in self._jobs.state.keys):
+        if not (self.loaded and self._jobs.state.head.born) or self._overdue() or (asked.key and asked.key in self._jobs.state.keys):
             return
         try:
             check(asked)
@@ -46,7 +47,7 @@ class SessionDesk:
         """The answer to an update. An unexpected exception would be retried for ever, so it becomes a failure of that input (L12)."""
         try:
             await self._ready()
-            if self._jobs.closing:
+            if self._ends():
                 raise CLOSED
             return await (self._keyed(asked.key, judge, asked) if asked.key else judge(asked))
         except Refusal as refusal:
@@ -58,6 +59,15 @@ class SessionDesk:
             self.refused = True
             workflow.logger.exception("an input failed unexpectedly")
             raise ApplicationError(f"{type(error).__name__} while the input was judged", type="Internal", non_retryable=True) from error
+
+    def _overdue(self) -> bool:
+        return not self._jobs.busy and is_over(self._jobs.state.head, workflow.now())
+
+    def _ends(self) -> bool:
+        """True if the session is being removed. An input that comes when its time is over finds it so, also before its timer (R177)."""
+        if self._overdue() and not self._jobs.closing:
+            self._jobs.enqueue(QueuedClose())
+        return self._jobs.closing
 
     async def _ready(self) -> None:
         await workflow.wait_condition(lambda: self.loaded or self.unloadable)
@@ -87,7 +97,7 @@ class SessionDesk:
         """The same for a signal: what an update would refuse is recorded as a refusal, payloads of another shape too (L12)."""
         try:
             await self._ready()
-            if self._jobs.closing:
+            if self._ends():
                 return
             await judge(_decoded(kind, payloads))
         except Refusal as refusal:

@@ -23,9 +23,15 @@ class SessionSteering:
         admission.check_shape(steer)
         if not steer.content:
             raise Refusal("bad_request", "steering needs content")
-        admission.check_owner(self._jobs.state.head, steer)
-        if known := self._jobs.state.steered.get(steer.id):
+        state = self._jobs.state
+        admission.check_owner(state.head, steer)
+        if known := state.steered.get(steer.id):
             admission.check_same_body(steer.id, known.digest, steer.digest or body_digest(steer))
+            return
+        admission.check_binding(state.head, steer)
+        admission.check_new_turn(steer.turn_id, self._jobs.knows_turn(steer.turn_id, steer.rows))
+        if not self._jobs.ends_soon(steer.rows):
+            admission.check_revision(self._jobs.revision, steer)
 
     async def steer(self, steer: SteerInput) -> SteerReceipt:
         """Notes the words and answers where they went. The same id twice is the same steering (R154)."""
@@ -35,6 +41,7 @@ class SessionSteering:
         if steering_id in self._jobs.state.steered:
             return await self._repeated(steering_id)
         self._remember(steering_id, Steered(digest=digest))
+        own_turn_id = steer.turn_id or str(workflow.uuid4())
         noted = await self._jobs.note_steering(
             NoteSteering(
                 session=self._jobs.ref,
@@ -43,9 +50,10 @@ class SessionSteering:
                 digest=digest,
                 profile=steer.profile,
                 accepted_at=workflow.now().isoformat(),
+                own_turn_id=own_turn_id,
             )
         )
-        receipt = self._delivered(steering_id, steer, noted)
+        receipt = self._delivered(steering_id, steer.profile, own_turn_id, noted)
         self._remember(steering_id, Steered(digest=digest, receipt=receipt))
         return receipt
 
@@ -58,20 +66,20 @@ class SessionSteering:
     def _remember(self, steering_id: str, steered: Steered) -> None:
         self._jobs.change(steered=remember(self._jobs.state.steered, steering_id, steered))
 
-    def _delivered(self, steering_id: str, steer: SteerInput, noted: SteeringNoted) -> SteerReceipt:
+    def _delivered(self, steering_id: str, profile: str | None, own_turn_id: str, noted: SteeringNoted) -> SteerReceipt:
         jobs = self._jobs
         uid = jobs.state.head.session_uid
         live = jobs.live_turn
-        joins_live = noted.running_profile is not None and steer.profile in (None, noted.running_profile)
+        joins_live = noted.running_profile is not None and profile in (None, noted.running_profile)
         not_seen_yet = live is not None and live != noted.newest_turn
-        if noted.waiting or joins_live or not_seen_yet or jobs.will_consume(steer.profile):
+        if noted.waiting or joins_live or not_seen_yet or jobs.will_consume(profile):
             return SteerReceipt(steering_id=steering_id, delivery="queued", session_uid=uid)
         turn = TurnRef(
-            turn_id=steer.turn_id or str(workflow.uuid4()),
+            turn_id=own_turn_id,
             number=0,
             kind="steering",
             message_id=str(workflow.uuid4()),
             accepted_at=workflow.now().isoformat(),
         )
-        jobs.enqueue(QueuedTurn(turn=turn, profile=profile_of(jobs.state.head, steer.profile)))
+        jobs.enqueue(QueuedTurn(turn=turn, profile=profile_of(jobs.state.head, profile)))
         return SteerReceipt(steering_id=steering_id, delivery="promoted", session_uid=uid, turn_id=turn.turn_id)

@@ -1,8 +1,11 @@
 """Messages as they are shown: rows of the tree with their segments and tool calls put together."""
 
+import heapq
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -17,23 +20,45 @@ DisplayRow = dict[str, Any]
 """A message as `GET …/messages` shows it. Times are datetimes; JSON values are Python values."""
 
 
+@dataclass(frozen=True, slots=True)
+class KnownSteering:
+    """Steering that came before. `promoted_turn_id` is the turn of its own, if it was promoted and that turn has begun."""
+
+    digest: str
+    promoted_turn_id: str | None
+
+
 class Messages:
-    """Reads of a session's message tree. Three statements for a path of any length."""
+    """Reads of a session's message tree and its steering. Four statements for a path of any length."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def path(self, session_uid: UUID, leaf_id: str) -> list[DisplayRow]:
-        """The display rows from the root to `leaf_id`; empty if there is no such message."""
+        """The display rows from the root to `leaf_id`, all steering of the session among them by time (R157); empty if there is no such
+        message.
+        """
         async with reading(self._database, snapshot=True) as conn:
             rows = [row async for row in sql.path_messages(conn, session_uid=session_uid, leaf_id=leaf_id)]
-            return await _shown(conn, session_uid, rows)
+            if not rows:
+                return []
+            steering = [display_steering(row) async for row in sql.shown_steering(conn, session_uid=session_uid)]
+            return list(heapq.merge(await shown(conn, session_uid, rows), steering, key=_shown_at))
 
     async def one(self, session_uid: UUID, message_id: str) -> DisplayRow | None:
-        """One display row, None if there is no such message."""
+        """One display row, also of steering; None if there is no such id."""
         async with reading(self._database, snapshot=True) as conn:
             row = await sql.one_message(conn, session_uid=session_uid, message_id=message_id)
-            return None if row is None else (await _shown(conn, session_uid, [row]))[0]
+            if row is not None:
+                return (await shown(conn, session_uid, [row]))[0]
+            steering = await sql.one_steering(conn, session_uid=session_uid, id=message_id)
+            return None if steering is None else display_steering(steering)
+
+    async def steering(self, session_uid: UUID, steering_id: str) -> KnownSteering | None:
+        """What came under a steering id, None if nothing did."""
+        async with reading(self._database) as conn:
+            row = await sql.known_steering(conn, session_uid=session_uid, id=steering_id)
+        return None if row is None else KnownSteering(row["digest"], row["promoted_turn_id"])
 
     async def tree(self, session_uid: UUID) -> list[DisplayRow]:
         """Every message without its segments, parents before their children."""
@@ -41,7 +66,8 @@ class Messages:
             return [dict(row) async for row in sql.tree_messages(conn, session_uid=session_uid)]
 
 
-async def _shown(conn: Conn, session_uid: UUID, rows: list[asyncpg.Record]) -> list[DisplayRow]:
+async def shown(conn: Conn, session_uid: UUID, rows: list[asyncpg.Record]) -> list[DisplayRow]:
+    """The display rows of some messages."""
     ids = [row["id"] for row in rows]
     segments: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     async for segment in sql.display_segments(conn, session_uid=session_uid, message_ids=ids):
@@ -73,6 +99,31 @@ def display(row: Mapping[str, Any], segments: Iterable[Mapping[str, Any]], calls
         "attachments": _json(row["attachments"]) or [],
         "steering": None,
     }
+
+
+def display_steering(row: Mapping[str, Any]) -> DisplayRow:
+    """Steering as a display row: a user's words that are not in the tree, so without a parent."""
+    return {
+        "id": row["id"],
+        "parent_id": None,
+        "role": "user",
+        "content": row["content"],
+        "segments": [],
+        "created_at": row["accepted_at"],
+        "updated_at": row["delivered_at"] or row["accepted_at"],
+        "turn_id": row["turn_id"],
+        "profile": row["profile"],
+        "model": None,
+        "usage": None,
+        "error": None,
+        "steering": {"status": row["status"], "delivered_at": row["delivered_at"], "message_id": row["message_id"]},
+    }
+
+
+def _shown_at(row: DisplayRow) -> datetime:
+    """When a row is shown to have been said: a message when it was recorded, steering when it was delivered."""
+    at: datetime = row["updated_at"] if row["steering"] else row["created_at"]
+    return at
 
 
 def _segment(segment: Mapping[str, Any], calls: list[Mapping[str, Any]]) -> dict[str, Any]:

@@ -126,11 +126,13 @@ class Place:
 class Reads:
     """Reads of sessions and turns. Each is one statement and takes at most `timeout_seconds` of the database settings.
 
+    `expires`: a session whose time is over is not there (R177), unless a turn is live or (`held`) a host is waited for.
     Raises ServiceUnavailable where Postgres is not there or doesn't answer in that time (R15).
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, expires: bool = False, held: bool = False) -> None:
         self._database = database
+        self._shown = {"expires": expires, "held": held}
 
     async def door(
         self,
@@ -144,9 +146,8 @@ class Reads:
     ) -> Door | None:
         """What the rows know about a session and the ids that an input names; None if the session has no rows."""
         async with reading(self._database) as conn:
-            row = await sql.open_door(
-                conn, tenant=tenant, session_id=session_id, message_id=message_id, parent_id=parent_id, turn_id=turn_id, call_id=call_id
-            )
+            named = {"message_id": message_id, "parent_id": parent_id, "turn_id": turn_id, "call_id": call_id}
+            row = await sql.open_door(conn, tenant=tenant, session_id=session_id, **named, **self._shown)
         return None if row is None else _door(row)
 
     async def sessions(
@@ -162,21 +163,21 @@ class Reads:
                 before_at=behind and behind.at,
                 before_uid=behind and behind.session_uid,
                 count=count,
+                **self._shown,
             )
             return [SessionLine(**_line(row), status=_status(row["running"], row["waiting"])) async for row in rows]
 
     async def session(self, tenant: str, session_id: str) -> SessionDetail | None:
         """One session, None if it has no rows."""
         async with reading(self._database) as conn:
-            row = await sql.session_detail(conn, tenant=tenant, session_id=session_id)
+            row = await sql.session_detail(conn, tenant=tenant, session_id=session_id, **self._shown)
         return None if row is None else _detail(row)
 
     async def host_actions(self, tenant: str, owner: str | None, *, behind: Place | None, count: int) -> list[tuple[Place, PendingAction]]:
         """At most `count` pending actions, oldest first, each with its place in the list; of the whole tenant if `owner` is None."""
         async with reading(self._database) as conn:
-            rows = sql.list_host_actions(
-                conn, tenant=tenant, owner=owner, after_at=behind and behind.at, after_uid=behind and behind.session_uid, count=count
-            )
+            place = {"after_at": behind and behind.at, "after_uid": behind and behind.session_uid}
+            rows = sql.list_host_actions(conn, tenant=tenant, owner=owner, **place, count=count, **self._shown)
             return [(Place(row["opened_at"], row["session_uid"]), _pending(row, row["message_id"], row["calls"])) async for row in rows]
 
     async def refusal(self, session_uid: UUID, turn_id: str) -> tuple[str, str] | None:

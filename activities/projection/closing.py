@@ -201,9 +201,9 @@ async def _deliver(tx: SessionTx, step: RunStep, end: StepEnd, at: datetime) -> 
             tx.conn,
             session_uid=tx.uid,
             ids=list(end.done.steering),
+            changes=[tx.next_change() for _ in end.done.steering],
             message_id=step.turn.message_id,
             turn_id=step.turn.turn_id,
-            change=tx.next_change(),
             at=at,
         )
     ]

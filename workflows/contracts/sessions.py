@@ -66,13 +66,14 @@ class EraseRows(Record):
 class EraseHistories(Record):
     """The runs of a session's workflow that there were when it ended, by run id: its workflow id may be in use again.
 
-    Payloads of the workflow id that were stored `before` (ISO 8601) were this session's.
+    Payloads of the workflow id that were stored `before` (ISO 8601) were this session's. `rows` were removed already.
     """
 
     workflow_id: str
     session_uid: str
     run_ids: tuple[str, ...]
     before: str
+    rows: dict[str, int] = Field(default_factory=dict)
 
 
 class Erased(Record):

@@ -71,7 +71,7 @@ class CallsRepaired(Record):
 
 
 class NoteSteering(Record):
-    """Steering that was accepted."""
+    """Steering that was accepted. `own_turn_id` is the turn that it gets if it is promoted."""
 
     session: SessionRef
     id: str
@@ -79,6 +79,7 @@ class NoteSteering(Record):
     digest: str
     profile: str | None = None
     accepted_at: str
+    own_turn_id: str | None = None
 
 
 class SteeringNoted(Record):

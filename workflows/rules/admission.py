@@ -54,14 +54,14 @@ def check_revision(revision: int, asked: Input) -> None:
         )
 
 
-def check_binding(head: Head, message: MessageInput | CardInput) -> None:
+def check_binding(head: Head, message: MessageInput | CardInput | SteerInput) -> None:
     """Refuses another profile or subject than the session is bound to (R52, R53)."""
     binding = head.binding
     if binding.subject is None or not head.born:
         return
     if message.profile and message.profile != binding.profile:
         raise Refusal("binding_conflict", f"the session is bound to profile {binding.profile!r}")
-    if message.subject and message.subject != binding.subject:
+    if not isinstance(message, SteerInput) and message.subject and message.subject != binding.subject:
         raise Refusal("binding_conflict", "the session is bound to another subject")
 
 

@@ -25,6 +25,12 @@ def next_alarm(head: Head, *, busy: bool) -> Alarm | None:
     return min(alarms, key=lambda alarm: (datetime.fromisoformat(alarm.at), alarm.what, alarm.call_id), default=None)
 
 
+def is_over(head: Head, now: datetime) -> bool:
+    """True if the session's time is over, however late its timer is. Only while nothing is under way."""
+    held = head.batch is not None and head.hold_while_pending
+    return bool(head.expires_at) and not held and datetime.fromisoformat(head.expires_at) <= now
+
+
 def _of_batch(batch: Batch) -> list[Alarm]:
     if not batch.since:
         return []

@@ -1,5 +1,7 @@
--- name: open_door(tenant, session_id, message_id, parent_id, turn_id, call_id)^
+-- name: open_door(tenant, session_id, message_id, parent_id, turn_id, call_id, expires, held)^
 -- Everything that the rows know about an input before it is sent: its session, and which of the ids that it names exist.
+-- A session whose time is over reads as absent from that moment on, whenever its rows go. What holds it is a live turn and, if `held`, a
+-- host that is waited for. The same in every statement of this file that finds sessions.
 select
   s.session_uid, s.owner, s.profile, s.subject, s.revision,
   m.id is not null as message_known, m.digest as message_digest, m.turn_id as message_turn_id,
@@ -15,9 +17,14 @@ left join calls c on c.session_uid = s.session_uid and c.call_id = cast(:call_id
 left join lateral (
   select turn_id, state from turns where session_uid = s.session_uid order by number desc limit 1
 ) n on true
-where s.tenant = :tenant and s.session_id = :session_id;
+where s.tenant = :tenant and s.session_id = :session_id
+  and not (
+    cast(:expires as boolean) and s.expires_at is not null and s.expires_at <= now()
+    and not exists (select from turns l where l.session_uid = s.session_uid and l.state = 'running')
+    and not (cast(:held as boolean) and exists (select from host_batches h where h.session_uid = s.session_uid and h.state = 'open'))
+  );
 
--- name: list_sessions(tenant, owner, updated_after, before_at, before_uid, count)
+-- name: list_sessions(tenant, owner, updated_after, before_at, before_uid, count, expires, held)
 -- One page of sessions, newest first. A null owner lists the whole tenant; the cursor is the last row of the page before.
 select
   s.session_uid, s.session_id, s.owner, s.title, s.turn_number, s.message_count, s.created_at, s.updated_at, s.expires_at,
@@ -26,6 +33,11 @@ select
 from sessions s
 where s.tenant = :tenant
   and s.kind = 'conversation'
+  and not (
+    cast(:expires as boolean) and s.expires_at is not null and s.expires_at <= now()
+    and not exists (select from turns l where l.session_uid = s.session_uid and l.state = 'running')
+    and not (cast(:held as boolean) and exists (select from host_batches h where h.session_uid = s.session_uid and h.state = 'open'))
+  )
   and (cast(:owner as text) is null or s.owner = :owner)
   and (cast(:updated_after as timestamptz) is null or s.updated_at > :updated_after)
   and (
@@ -36,7 +48,7 @@ where s.tenant = :tenant
 order by s.updated_at desc, s.session_uid
 limit :count;
 
--- name: session_detail(tenant, session_id)^
+-- name: session_detail(tenant, session_id, expires, held)^
 -- One session with its live turn and the calls that wait for the host, in model order.
 select
   s.session_uid, s.session_id, s.owner, s.profile, s.subject, s.title, s.active_leaf_id, s.revision, s.turn_number, s.message_count,
@@ -59,9 +71,14 @@ left join lateral (
   where b.session_uid = s.session_uid and b.state = 'open'
   group by b.message_id
 ) w on true
-where s.tenant = :tenant and s.session_id = :session_id;
+where s.tenant = :tenant and s.session_id = :session_id
+  and not (
+    cast(:expires as boolean) and s.expires_at is not null and s.expires_at <= now()
+    and not exists (select from turns l where l.session_uid = s.session_uid and l.state = 'running')
+    and not (cast(:held as boolean) and exists (select from host_batches h where h.session_uid = s.session_uid and h.state = 'open'))
+  );
 
--- name: list_host_actions(tenant, owner, after_at, after_uid, count)
+-- name: list_host_actions(tenant, owner, after_at, after_uid, count, expires, held)
 -- One page of the calls that wait for hosts, oldest first, one row a session. A null owner lists the whole tenant.
 select b.session_uid, b.opened_at, s.session_id, s.owner, b.message_id, w.calls
 from host_batches b
@@ -79,6 +96,11 @@ join lateral (
 ) w on w.calls is not null
 where b.state = 'open'
   and s.tenant = :tenant
+  and not (
+    cast(:expires as boolean) and s.expires_at is not null and s.expires_at <= now()
+    and not exists (select from turns l where l.session_uid = s.session_uid and l.state = 'running')
+    and not (cast(:held as boolean) and exists (select from host_batches h where h.session_uid = s.session_uid and h.state = 'open'))
+  )
   and (cast(:owner as text) is null or s.owner = :owner)
   and (
     cast(:after_at as timestamptz) is null

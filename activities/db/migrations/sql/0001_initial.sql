@@ -26,15 +26,10 @@ create table sessions (
   subject text,
   title text,
   active_leaf_id text,
-  revision bigint not null default 0,
-  turn_number integer not null default 0,
-  message_count integer not null default 0,
-  cursor bigint not null default 0,
-  feed bigint not null default 0,
-  host_context json,
-  host_context_at timestamptz,
-  created_at timestamptz not null,
-  updated_at timestamptz not null,
+  revision bigint not null default 0, turn_number integer not null default 0, message_count integer not null default 0,
+  cursor bigint not null default 0, feed bigint not null default 0,
+  host_context json, host_context_at timestamptz,
+  created_at timestamptz not null, updated_at timestamptz not null,
   expires_at timestamptz,
   unique (tenant, session_id)
 );
@@ -58,12 +53,9 @@ create table messages (
   parent_id text,
   role text not null check (role in ('user', 'assistant', 'host')),
   content text not null,
-  branch integer not null,
-  depth integer not null check (depth >= 0),
+  branch integer not null, depth integer not null check (depth >= 0),
   -- rows of the transcript on the path up to and including this message
-  count_all integer not null,
-  count_user integer not null,
-  count_assistant integer not null,
+  count_all integer not null, count_user integer not null, count_assistant integer not null,
   turn_id text,
   profile text,
   model text,
@@ -73,8 +65,7 @@ create table messages (
   attachments json,
   digest text,
   change bigint not null,
-  created_at timestamptz not null,
-  updated_at timestamptz not null,
+  created_at timestamptz not null, updated_at timestamptz not null,
   primary key (session_uid, id),
   foreign key (session_uid, parent_id) references messages (session_uid, id) deferrable initially deferred,
   foreign key (session_uid, branch) references branches (session_uid, branch) deferrable initially deferred,
@@ -90,9 +81,7 @@ create table segments (
   session_uid uuid not null,
   message_id text not null,
   position integer not null check (position >= 0),
-  turn_id text,
-  attempt integer,
-  step integer,
+  turn_id text, attempt integer, step integer,
   kind text not null check (kind in ('thinking', 'text', 'tool_group', 'component')),
   text text not null default '',
   data json,
@@ -105,9 +94,7 @@ create table model_messages (
   session_uid uuid not null,
   message_id text not null,
   position integer not null check (position >= 0),
-  turn_id text,
-  attempt integer,
-  step integer,
+  turn_id text, attempt integer, step integer,
   kind text not null check (kind in ('request', 'response')),
   body json not null,
   library text not null,
@@ -145,7 +132,8 @@ create table turns (
 create unique index turns_one_live on turns (session_uid) where state = 'running';
 create index turns_by_message on turns (session_uid, message_id);
 
--- Words that join a turn without beginning one. `number` is the order of acceptance.
+-- Words that join a turn without beginning one. `number` is the order of acceptance, `own_turn_id` the turn that the words get if they are
+-- promoted, `turn_id` the one that took them.
 create table steering (
   session_uid uuid not null references sessions on delete cascade,
   id text not null check (id ~ '^[A-Za-z0-9._:-]{1,64}$' and id not in ('.', '..')),
@@ -154,6 +142,7 @@ create table steering (
   profile text,
   digest text not null,
   status text not null default 'pending' check (status in ('pending', 'delivered')),
+  own_turn_id text,
   turn_id text,
   message_id text,
   change bigint not null,
@@ -169,10 +158,7 @@ create index steering_by_message on steering (session_uid, message_id);
 -- A closed step. The row is the write guard: who inserts it has closed the step, everyone later reads it.
 -- `result` is what the workflow was answered; it is dropped when a later turn opens.
 create table steps (
-  session_uid uuid not null,
-  turn_id text not null,
-  attempt integer not null,
-  step integer not null,
+  session_uid uuid not null, turn_id text not null, attempt integer not null, step integer not null,
   result json,
   primary key (session_uid, turn_id, attempt, step),
   foreign key (session_uid, turn_id) references turns (session_uid, turn_id) on delete cascade
@@ -183,10 +169,7 @@ create index steps_unread on steps (session_uid) where result is not null;
 -- A step that is not closed yet: how often its provider failed for which model of the list, how much of the turn's time that took,
 -- and how many segments it has announced by durable events before its end.
 create table step_progress (
-  session_uid uuid not null,
-  turn_id text not null,
-  attempt integer not null,
-  step integer not null,
+  session_uid uuid not null, turn_id text not null, attempt integer not null, step integer not null,
   model_index integer not null default 0,
   failures integer not null default 0,
   seconds double precision not null default 0,
@@ -213,10 +196,7 @@ create table calls (
   call_id text not null,
   message_id text not null,
   segment integer not null,
-  turn_id text not null,
-  attempt integer not null,
-  step integer not null,
-  position integer not null,
+  turn_id text not null, attempt integer not null, step integer not null, position integer not null,
   tool_name text not null,
   category text not null check (category in ('server', 'host')),
   arguments json not null,
@@ -229,9 +209,7 @@ create table calls (
   output json,
   model_text text,
   duration_ms bigint,
-  requested_at timestamptz not null,
-  deadline_at timestamptz,
-  recorded_at timestamptz,
+  requested_at timestamptz not null, deadline_at timestamptz, recorded_at timestamptz,
   primary key (session_uid, call_id),
   foreign key (session_uid, message_id) references messages (session_uid, id) on delete cascade,
   check ((state = 'recorded') = (recorded_at is not null)),
@@ -275,15 +253,9 @@ create table prompt_snapshots (
 
 -- What model requests cost. Apart from the session's rows, so that budgets and bills outlive an erasure; no content.
 create table usage_ledger (
-  session_uid uuid not null,
-  turn_id text not null,
-  attempt integer not null,
-  step integer not null,
-  tenant text not null,
-  principal text,
-  model text not null,
-  input_tokens bigint not null,
-  output_tokens bigint not null,
+  session_uid uuid not null, turn_id text not null, attempt integer not null, step integer not null,
+  tenant text not null, principal text, model text not null,
+  input_tokens bigint not null, output_tokens bigint not null,
   cost_usd numeric,
   at timestamptz not null,
   primary key (session_uid, turn_id, attempt, step)
@@ -294,8 +266,7 @@ create index usage_ledger_by_principal on usage_ledger (tenant, principal, at);
 create table audit (
   id uuid primary key,
   session_uid uuid not null,
-  tenant text not null,
-  principal text not null,
+  tenant text not null, principal text not null,
   action text not null check (action in ('owner_change', 'erase', 'expire')),
   facts json not null,
   at timestamptz not null
@@ -311,3 +282,17 @@ create table payloads (
   created_at timestamptz not null
 );
 create index payloads_by_workflow on payloads (workflow_id);
+
+-- Writes that a client marked with an `Idempotency-Key`. A row is made before the write is sent, and gets its answer afterwards: one without
+-- `answer` is under way, or its process died. Answers that show a session's content hang on the session and go with it.
+create table idempotency_keys (
+  tenant text not null, principal text not null, key text not null check (char_length(key) between 1 and 255),
+  digest text not null, route text not null,
+  session_uid uuid references sessions on delete cascade,
+  status integer, answer json,
+  created_at timestamptz not null,
+  primary key (tenant, principal, key),
+  check ((status is null) = (answer is null))
+);
+create index idempotency_keys_by_time on idempotency_keys (created_at);
+create index idempotency_keys_by_session on idempotency_keys (session_uid);
