@@ -1,6 +1,7 @@
 """Answers. What the rows hold as JSON (final answers, tool values) goes out as it is; these models say what is in it."""
 
 from datetime import datetime
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
@@ -91,6 +92,14 @@ class Accepted(Answer):
     message_id: str
     turn_id: str
     events: str
+
+
+class SteeringAccepted(Answer):
+    """Steering that was taken. `promoted`: `turn_id` is the turn of its own."""
+
+    steering_id: str
+    delivery: Literal["queued", "promoted"]
+    turn_id: str | None
 
 
 class SessionItem(Answer):
@@ -235,3 +244,23 @@ class RepairAnswer(Answer):
     session_id: str
     cleared_pending: str | None
     repaired_calls: list[str]
+
+
+class ErasureBegun(Answer):
+    """A session that is gone. What is left of it elsewhere is being removed."""
+
+    erasure_id: str
+    status: Literal["running"]
+
+
+class Erasure(Answer):
+    """What an erasure removed, once it has looked again: rows by table, runs of the session's workflow, payloads."""
+
+    erasure_id: str
+    status: Literal["running", "done", "failed"]
+    session_ids: list[str]
+    rows: dict[str, int] | None = None
+    workflow_runs: int | None = None
+    payloads: int | None = None
+    verified: bool
+    at: datetime | None = None

@@ -7,16 +7,18 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
+from activities.db.changes import Changes
 from activities.db.client import connect
 from activities.db.events import EventLog
 from activities.db.feed import Feed
+from activities.db.keys import Keys
 from activities.db.messages import Messages
 from activities.db.pool import Database
 from activities.db.reads import Reads
 from api import errors, openapi
 from api.deps import Api
 from api.gate import Gate
-from api.routes import chat, events, health, host_actions, sessions
+from api.routes import changes, chat, erasures, events, health, host_actions, messages, sessions
 from api.sending import Workflows
 from profiles.loading import load_profiles
 from settings import Settings
@@ -42,7 +44,7 @@ def create_app(settings: Settings, *, durable: bool = True, temporal_address: st
     app.state.profiles = load_profiles(settings)
     app.state.durable = durable
     app.state.temporal_address = temporal_address
-    for routes in (chat, sessions, events, host_actions, health):
+    for routes in (chat, sessions, messages, changes, events, host_actions, erasures, health):
         app.include_router(routes.router)
     errors.install(app)
     openapi.add_pages(app)
@@ -70,8 +72,10 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         profiles=app.state.profiles,
         durable=app.state.durable,
         database=database,
-        reads=Reads(database),
+        reads=Reads(database, expires=settings.session_ttl_hours > 0, held=settings.session_hold_while_pending),
         messages=Messages(database),
+        changes=Changes(database),
+        keys=Keys(database),
         log=EventLog(database),
         feed=feed,
         temporal=temporal,

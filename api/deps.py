@@ -7,8 +7,10 @@ from typing import Annotated
 from fastapi import Depends, Request
 from temporalio.client import Client
 
+from activities.db.changes import Changes
 from activities.db.events import EventLog
 from activities.db.feed import Feed
+from activities.db.keys import Keys
 from activities.db.messages import Messages
 from activities.db.pool import Database
 from activities.db.reads import Reads
@@ -27,6 +29,8 @@ class Api:
     database: Database
     reads: Reads
     messages: Messages
+    changes: Changes
+    keys: Keys
     log: EventLog
     feed: Feed
     temporal: Client

@@ -28,6 +28,9 @@ _REFUSALS: dict[RefusalCode, int] = {
     "unknown_profile": 422,
     "bad_request": 422,
     "usage_limit": 429,
+    "forbidden": 403,
+    "closed": 409,
+    "internal": 500,
 }
 
 _CODES = {
@@ -92,6 +95,8 @@ def unavailable(error: ServiceUnavailable) -> ProblemResponse:
 
 async def _refusal(request: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, Refusal)
+    if error.code == "internal":
+        return await _unexpected(request, error)
     headers = {"Retry-After": str(error.facts["retry_after"])} if "retry_after" in error.facts else None
     return problem(_REFUSALS[error.code], error.code, error.message, headers=headers, **error.facts)
 

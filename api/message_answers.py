@@ -54,8 +54,16 @@ class ShownAttachment(Answer):
     url: str | None = None
 
 
+class Steering(Answer):
+    """What became of steering. `message_id` is the assistant's message that took it."""
+
+    status: Literal["pending", "delivered"]
+    delivered_at: datetime | None
+    message_id: str | None
+
+
 class MessageRow(Answer):
-    """A message as it is shown."""
+    """A message as it is shown. `steering` is set for steering, which has no parent."""
 
     id: str
     parent_id: str | None
@@ -70,7 +78,7 @@ class MessageRow(Answer):
     usage: dict[str, Any] | None
     error: dict[str, Any] | None
     attachments: list[ShownAttachment]
-    steering: dict[str, Any] | None
+    steering: Steering | None
 
 
 class MessageList(Answer):
@@ -93,3 +101,35 @@ class Tree(Answer):
     """Every message of a session, parents before children."""
 
     messages: list[TreeMessage]
+
+
+class PromptPart(Answer):
+    """A stable part of a prompt. `sha256` is of its text."""
+
+    source: str
+    name: str
+    version: str
+    sha256: str
+    text: str | None
+
+
+class PromptRecord(Answer):
+    """What the model was told before the conversation; empty for messages that no model wrote."""
+
+    message_id: str
+    prompt: list[PromptPart]
+
+
+class Tombstone(Answer):
+    """A row that is no more. This release never takes a single message away; readers are to expect it nevertheless."""
+
+    id: str
+    deleted: Literal[True]
+
+
+class ChangeList(Answer):
+    """Rows in the order of their newest changes. `next_cursor` is where to go on, also when nothing is there yet."""
+
+    messages: list[MessageRow | Tombstone]
+    next_cursor: str
+    active_leaf_id: str | None

@@ -2,8 +2,9 @@
 
 import base64
 import binascii
+import re
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from api.errors import RequestRefused
 
 Limit = Annotated[int, Query(ge=1, le=500, description="Rows of a page")]
 DEFAULT_LIMIT = 50
+_CHANGE = re.compile(r"([0-9]{1,18})-([0-9a-f]{8})")
 
 
 def encode(place: Place) -> str:
@@ -34,6 +36,26 @@ def decode(cursor: str | None) -> Place | None:
     except (ValueError, binascii.Error) as error:
         raise RequestRefused(422, "this is not a cursor of this list") from error
     return place
+
+
+def change_cursor(change: int, session_uid: UUID) -> str:
+    """The cursor behind a change of a session's messages. It names the session, since its id may be used again by another."""
+    return f"{change}-{session_uid.hex[:8]}"
+
+
+def parse_changes(after: str | None, session_uid: UUID) -> tuple[int, datetime | None]:
+    """Where to go on in the changes: behind a number, or later than a time (without offset: UTC). Raises RequestRefused (422)."""
+    if after is None:
+        return 0, None
+    if cursor := _CHANGE.fullmatch(after):
+        if cursor[2] != session_uid.hex[:8]:
+            raise RequestRefused(422, "this cursor is of an earlier session under this id; begin without one")
+        return int(cursor[1]), None
+    try:
+        since = datetime.fromisoformat(after)
+        return 0, since if since.tzinfo else since.replace(tzinfo=UTC)
+    except ValueError as error:
+        raise RequestRefused(422, f"{after!r} is neither a cursor of this feed nor an ISO time") from error
 
 
 def next_cursor(places: Sequence[Place], limit: int) -> str | None:

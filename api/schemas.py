@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from fastapi import Path
 from pydantic import (
@@ -40,6 +40,10 @@ _MEANING = {
 }
 _ONLY_MESSAGE = ("content", "id", "parent_id", "attachments", "config", "message_type", "when_busy")
 _ONLY_CONTINUATION = ("tool_result", "tool_outcome")
+_NOT_STEERING = ("parent_id", "attachments", "config", "host_context", "when_busy")
+
+MAX_SEGMENTS = 64 * 1024
+"""Bytes of JSON that the segments of a card take together."""
 
 
 def _no_dots(value: str) -> str:
@@ -61,6 +65,12 @@ IdPath = Annotated[Id, Path()]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 CallId = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+
+
+def digest_of(meaning: Any) -> str:
+    """SHA-256 (hex) of canonical JSON."""
+    text = json.dumps(meaning, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class Body(BaseModel):
@@ -167,7 +177,7 @@ class Config(Body):
 
 
 class ChatBody(Body):
-    """A message, or (with `tool_call_id`) a host's result that continues a turn."""
+    """A message, steering, or (with `tool_call_id`) a host's result that continues a turn."""
 
     session_id: Id | None = None
     id: Id | None = None
@@ -190,10 +200,14 @@ class ChatBody(Body):
     def _is_one_of_two(self) -> Self:
         if self.is_continuation:
             self._check_continuation()
+        elif self.message_type == "steering" and not self.content:
+            raise ValueError("steering needs `content` that is not empty")
         elif not self.content and not self.attachments:
             raise ValueError("a message needs `content` that is not empty, a continuation needs `tool_call_id`")
         else:
             self._refuse(_ONLY_CONTINUATION, "`{}` belongs to a continuation, which needs `tool_call_id`")
+            if self.message_type == "steering":
+                self._refuse(_NOT_STEERING, "`{}` does not belong to steering, which joins a turn as it is")
         return self
 
     @property
@@ -204,9 +218,7 @@ class ChatBody(Body):
     @property
     def digest(self) -> str:
         """SHA-256 (hex) of the fields that carry meaning, in canonical JSON: what tells a repeat from another body under the same id."""
-        meaning = self.model_dump(mode="json", include=_MEANING, exclude_defaults=True)
-        text = json.dumps(meaning, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return digest_of(self.model_dump(mode="json", include=_MEANING, exclude_defaults=True))
 
     def _check_continuation(self) -> None:
         if self.content is not None:
@@ -233,6 +245,59 @@ class ChangeBody(Body):
     """What every other write may carry."""
 
     expected_revision: int | None = Field(None, ge=0, strict=True)
+
+
+class CardSegment(Body):
+    """A component that the host shows. `data` is any JSON value."""
+
+    kind: Literal["component"]
+    type: Name
+    data: JsonValue = None
+
+
+class CardBody(ChangeBody):
+    """A host card. The model reads `content`, never the components."""
+
+    segments: list[CardSegment] = Field(min_length=1, max_length=16)
+    content: str = ""
+    id: Id | None = None
+    profile: Name | None = None
+    subject: Name | None = None
+
+    @field_validator("segments")
+    @classmethod
+    def _fits(cls, value: list[CardSegment]) -> list[CardSegment]:
+        size = sum(len(segment.model_dump_json(exclude_unset=True).encode()) for segment in value)
+        if size > MAX_SEGMENTS:
+            raise ValueError(f"take {size} bytes of JSON, at most {MAX_SEGMENTS} are allowed")
+        return value
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of what the card says: what tells a repeat from another card under the same id."""
+        return digest_of(self.model_dump(mode="json", include={"segments", "content", "profile", "subject"}, exclude_defaults=True))
+
+
+class AmendBody(ChangeBody):
+    """New values; what is absent stays. `owner_id` null: nobody's but the admins'. `title` null: none."""
+
+    owner_id: Name | None = None
+    title: Name | None = None
+    active_leaf_id: Id | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.named:
+            raise ValueError("name at least one of `owner_id`, `title`, `active_leaf_id`")
+        if "active_leaf_id" in self.named and self.active_leaf_id is None:
+            raise ValueError("`active_leaf_id` must name a message")
+        return self
+
+    @property
+    def named(self) -> tuple[Literal["title", "owner_id", "active_leaf_id"], ...]:
+        """The fields that are to change."""
+        fields: tuple[Literal["title", "owner_id", "active_leaf_id"], ...] = ("title", "owner_id", "active_leaf_id")
+        return tuple(field for field in fields if field in self.model_fields_set)
 
 
 NO_TURN_NAMED = CancelBody()

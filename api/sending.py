@@ -82,9 +82,10 @@ class Workflows:
         self._turnstiles: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def message(self, session_id: str, message: MessageInput) -> TurnReceipt:
-        """Submits a message; the session is started if need be. Twice the same is once, also while no row of it is there yet."""
-        same = f"{message.id}/{message.digest[:16]}/{message.principal}"
-        return await self._update(session_id, "message", message, TurnReceipt, f"message/{same}", start=True)
+        """Submits a message; the session is started if need be. Twice the same is once, also while no row of it is there yet: its
+        workflow knows it. An update id that says what it is would not do: a run that has ended, whose session was deleted, answers to it.
+        """
+        return await self._update(session_id, "message", message, TurnReceipt, f"message/{uuid4()}", start=True)
 
     async def continuation(self, session_id: str, result: ContinuationInput) -> TurnReceipt:
         """Submits a host's result."""
@@ -104,8 +105,7 @@ class Workflows:
 
     async def card(self, session_id: str, card: CardInput) -> CardReceipt:
         """Posts a host card; the session is started if need be."""
-        same = f"{card.id}/{card.digest[:16]}/{card.principal}"
-        return await self._update(session_id, "card", card, CardReceipt, f"card/{same}", start=True)
+        return await self._update(session_id, "card", card, CardReceipt, f"card/{uuid4()}", start=True)
 
     async def amend(self, session_id: str, amend: AmendInput) -> AmendReceipt:
         """Changes title, owner or active leaf."""

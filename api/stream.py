@@ -69,8 +69,9 @@ def event_stream(
 
 
 async def _frames(api: Api, session_id: str, session_uid: UUID, start: Start, until_turn: bool) -> AsyncIterator[bytes]:
+    reader = _Reader(api, session_uid, start)
     try:
-        async with aclosing(_events(api, session_uid, start)) as events:
+        async with aclosing(_events(api, session_uid, reader)) as events:
             async for event in events:
                 if event is None:
                     yield KEEPALIVE
@@ -80,7 +81,7 @@ async def _frames(api: Api, session_id: str, session_uid: UUID, start: Start, un
                     return
     except ServiceUnavailable as error:
         raise StreamCut from error
-    if until_turn:
+    if until_turn and not reader.gone:
         raise StreamCut
 
 
@@ -98,9 +99,8 @@ def frame(session_id: str, event: Event) -> bytes:
     return f"id: {event.after}\nevent: {event.type}\ndata: {data}\n\n".encode()
 
 
-async def _events(api: Api, session_uid: UUID, start: Start) -> AsyncGenerator[Event | None]:
-    """Events from `start` on, None now and then while there are none. Ends when the process stops or the session is gone."""
-    reader = _Reader(api, session_uid, start)
+async def _events(api: Api, session_uid: UUID, reader: "_Reader") -> AsyncGenerator[Event | None]:
+    """Events as the reader meets them, None now and then while there are none. Ends when the process stops or the session is gone."""
     async with api.feed.subscribe(str(session_uid)) as subscription:
         while not api.stopping.is_set():
             for event in await reader.read():
@@ -117,7 +117,7 @@ async def _events(api: Api, session_uid: UUID, start: Start) -> AsyncGenerator[E
 
 
 class _Reader:
-    """A reader's place. `behind`: the table has, or may have, something for it."""
+    """A reader's place. `behind`: the table has, or may have, something for it. `gone`: the session was deleted, nothing will come."""
 
     def __init__(self, api: Api, session_uid: UUID, start: Start) -> None:
         self._api = api
@@ -127,6 +127,7 @@ class _Reader:
         self.behind = True
         self.more = False
         self.gone = False
+        self._erased = False
         self.patience = api.settings.api.sse_keepalive_seconds
 
     async def read(self) -> list[Event]:
@@ -143,6 +144,7 @@ class _Reader:
         if self._cursor is None and self._turn is not None:
             self._cursor = await self._api.log.beginning_of(self._uid, self._turn)
         if self._cursor is None:
+            self.gone = self._erased and not await self._api.log.exists(self._uid)
             return []
         events, self._cursor, self.more = await self._api.log.after(self._uid, self._cursor)
         if not events:
@@ -155,7 +157,8 @@ class _Reader:
             case Streamed():
                 return self._take_text(note)
             case Committed(seq=seq):
-                self.behind = self._cursor is None or seq > self._cursor.seq
+                self._erased = self._erased or note.erased
+                self.behind = note.erased or self._cursor is None or seq > self._cursor.seq
             case Reread() | None:
                 self.behind = True
             case _:

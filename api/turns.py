@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from activities.db.events import TurnStart
 from activities.db.reads import Door
@@ -14,6 +14,7 @@ from api.attachments import files_of, host_files
 from api.budgets import check_day
 from api.deps import Api
 from api.errors import RequestRefused
+from api.idempotency import Token, named
 from api.schemas import MAX_CONTENT, ChatBody
 from api.waiting import final_of
 from workflows.contracts.errors import Refusal
@@ -48,24 +49,23 @@ class Started:
         return f"/api/sessions/{self.session_id}/events?after={self.begins}"
 
 
-async def begin(api: Api, caller: Caller, body: ChatBody, seconds: float) -> Started:
+async def begin(api: Api, caller: Caller, body: ChatBody, seconds: float, token: Token) -> Started:
     """Submits a message or continuation. `seconds` bounds how long a continuation waits for a live turn to end (R73).
 
     Raises RequestRefused, Refusal and ServiceUnavailable; nothing has happened then, unless the last says that it may have.
     """
-    _check_supported(body)
-    if body.profile is not None and body.profile not in api.profiles:
-        raise Refusal("unknown_profile", f"there is no profile {body.profile!r}; there are {', '.join(sorted(api.profiles))}")
+    check_content(body.content)
+    check_profile(api, body.profile)
     if body.is_continuation:
-        return await _continue(api, caller, body, seconds)
-    return await _message(api, caller, body)
+        return await _continue(api, caller, body, seconds, token)
+    return await _message(api, caller, body, token)
 
 
-async def retry(api: Api, caller: Caller, session_id: str, turn_id: str, expected_revision: int | None) -> Started:
+async def retry(api: Api, caller: Caller, session_id: str, turn_id: str, expected_revision: int | None, token: Token) -> Started:
     """Submits a retry of a failed turn."""
     door = await open_door(api, caller, session_id, turn_id=turn_id)
     await check_day(api, caller, door)
-    retry = RetryInput(**sender(caller), rows=said(door), expected_revision=expected_revision, turn_id=turn_id)
+    retry = RetryInput(**sender(caller), rows=said(door), expected_revision=expected_revision, key=token, turn_id=turn_id)
     return _started(session_id, await api.workflows.retry(session_id, retry))
 
 
@@ -89,22 +89,41 @@ def said(door: Door | None) -> RowsSaid:
     return RowsSaid(session_uid=str(door.session_uid), parent=door.parent_known, turn=door.turn_known, ended_turn=door.ended_turn)
 
 
-async def _message(api: Api, caller: Caller, body: ChatBody) -> Started:
-    session_id = body.session_id or str(uuid4())
+def check_content(content: str | None) -> None:
+    """Refuses a text that is too long."""
+    if content is not None and len(content.encode()) > MAX_CONTENT:
+        raise RequestRefused(413, f"`content` is over {MAX_CONTENT} bytes")
+
+
+def check_profile(api: Api, profile: str | None) -> None:
+    """Refuses a profile that this api does not know."""
+    if profile is not None and profile not in api.profiles:
+        raise Refusal("unknown_profile", f"there is no profile {profile!r}; there are {', '.join(sorted(api.profiles))}")
+
+
+def check_binding(door: Door, body: ChatBody) -> None:
+    """Refuses another profile or subject than the session is bound to (R52)."""
+    bound = door.subject is not None
+    if bound and (body.profile not in (None, door.profile) or body.subject not in (None, door.subject)):
+        raise Refusal("binding_conflict", "the session is bound to another profile or subject")
+
+
+async def _message(api: Api, caller: Caller, body: ChatBody, token: Token) -> Started:
+    session_id, message_id = body.session_id or named(token, "session"), body.id or named(token, "message")
     files = files_of(body.attachments, api.settings.attachments)
     host_context, shown = host_files(body.host_context, api.settings.attachments)
     door = None
-    if body.session_id is not None:
-        door = await open_door(api, caller, session_id, message_id=body.id, parent_id=body.parent_id, turn_id=body.turn_id)
+    if body.session_id is not None or token:
+        door = await open_door(api, caller, session_id, message_id=message_id, parent_id=body.parent_id, turn_id=body.turn_id)
     if door is not None and door.message_known:
-        return await _known(api, session_id, door, body)
+        return await _known(api, session_id, door, body, message_id)
     await check_day(api, caller, door)
     message = MessageInput(
         **sender(caller),
         rows=said(door),
         expected_revision=body.expected_revision,
-        id=body.id or str(uuid4()),
-        turn_id=body.turn_id or str(uuid4()),
+        id=message_id,
+        turn_id=body.turn_id or named(token, "turn"),
         content=body.content or "",
         digest=body.digest,
         parent_id=body.parent_id,
@@ -118,17 +137,17 @@ async def _message(api: Api, caller: Caller, body: ChatBody) -> Started:
     return _started(session_id, await api.workflows.message(session_id, message))
 
 
-async def _known(api: Api, session_id: str, door: Door, body: ChatBody) -> Started:
+async def _known(api: Api, session_id: str, door: Door, body: ChatBody, message_id: str) -> Started:
     """A message id that the rows have: the same body names the first one's turn, another body is refused (R63)."""
     turn = None if door.message_turn_id is None else await api.reads.turn(door.session_uid, door.message_turn_id)
     if turn is None or door.message_digest != body.digest or door.message_turn_id is None:
-        raise Refusal("duplicate_id", f"the session has another message with the id {body.id}")
+        raise Refusal("duplicate_id", f"the session has another message with the id {message_id}")
     return Started(session_id, door.session_uid, door.message_turn_id, turn.message_id, turn.user_message_id, attempt=1)
 
 
-async def _continue(api: Api, caller: Caller, body: ChatBody, seconds: float) -> Started:
+async def _continue(api: Api, caller: Caller, body: ChatBody, seconds: float, token: Token) -> Started:
     assert body.session_id is not None and body.tool_call_id is not None
-    session_id, call_id, turn_id = body.session_id, body.tool_call_id, body.turn_id or str(uuid4())
+    session_id, call_id, turn_id = body.session_id, body.tool_call_id, body.turn_id or named(token, "turn")
 
     host_context, files = host_files(body.host_context, api.settings.attachments)
     if files:
@@ -136,19 +155,27 @@ async def _continue(api: Api, caller: Caller, body: ChatBody, seconds: float) ->
 
     async def offer(door: Door | None) -> TurnReceipt:
         if door is not None:
-            _judge_by_rows(door, body)
+            check_binding(door, body)
+        if door is not None and not token:
+            _check_not_recorded(door, call_id)
         await check_day(api, caller, door)
         result = ContinuationInput(
             **sender(caller),
             rows=said(door),
             expected_revision=body.expected_revision,
+            key=token,
             tool_call_id=call_id,
             tool_result=body.tool_result,
             tool_outcome=body.tool_outcome,
             turn_id=turn_id,
             host_context=host_context,
         )
-        return await api.workflows.continuation(session_id, result)
+        try:
+            return await api.workflows.continuation(session_id, result)
+        except Refusal as refusal:
+            if token and door is not None and refusal.code in ("not_pending", "call_mismatch"):
+                _check_not_recorded(door, call_id)
+            raise
 
     look = partial(open_door, api, caller, session_id, call_id=call_id, turn_id=turn_id)
     return _started(session_id, await behind_live_turn(api, look, offer, seconds))
@@ -181,23 +208,13 @@ async def _until_ended(api: Api, door: Door | None, turn_id: str, seconds: float
         await final_of(api, door.session_uid, TurnStart(turn_id), seconds)
 
 
-def _judge_by_rows(door: Door, body: ChatBody) -> None:
-    """What the rows can say about a continuation: a recorded result stays (R114), and a binding holds (R52)."""
+def _check_not_recorded(door: Door, call_id: str) -> None:
+    """What the rows know of a result that the workflow may have forgotten: it stays as it is (R114)."""
     if door.call_status is not None:
-        raise already_recorded(body.tool_call_id or "", door.call_status)
-    bound = door.subject is not None
-    if bound and (body.profile not in (None, door.profile) or body.subject not in (None, door.subject)):
-        raise Refusal("binding_conflict", "the session is bound to another profile or subject")
+        raise already_recorded(call_id, door.call_status)
 
 
 def _started(session_id: str, receipt: TurnReceipt) -> Started:
     return Started(
         session_id, UUID(receipt.session_uid), receipt.turn_id, receipt.message_id, receipt.user_message_id, attempt=receipt.attempt
     )
-
-
-def _check_supported(body: ChatBody) -> None:
-    if body.content is not None and len(body.content.encode()) > MAX_CONTENT:
-        raise RequestRefused(413, f"`content` is over {MAX_CONTENT} bytes")
-    if body.message_type == "steering":
-        raise RequestRefused(422, "`message_type`: steering is not supported by this release", "unsupported")

@@ -1,10 +1,11 @@
 """Waits for a turn's final answer: the feed says when to look, the row says what it is. No workflow is asked."""
 
 import asyncio
+import json
 from uuid import UUID
 
 from activities.db.events import TurnStart
-from activities.db.feed import Streamed, Subscription
+from activities.db.feed import Committed, Streamed, Subscription
 from activities.db.reads import TurnOutcome
 from api.deps import Api
 from api.errors import not_found
@@ -12,6 +13,21 @@ from workflows.contracts.errors import Refusal, ServiceUnavailable
 
 LOOK_ANYWAY_SECONDS = 10.0
 """How often the row is read without having been called: a backstop, not the way."""
+
+
+async def deleted_meanwhile(api: Api, tenant: str, session_id: str, session_uid: UUID, final: str) -> bool:
+    """Whether a turn was cancelled because its session is being deleted: the rows of the turn are about to go, and who waited learns that.
+
+    Only for a cancelled turn the workflow is asked; one that can't be asked now says nothing. Raises the refusal `not_found` too.
+    """
+    error = json.loads(final).get("error")
+    if error is None or error["type"] != "cancelled":
+        return False
+    try:
+        head = await api.workflows.head(tenant, session_id)
+    except ServiceUnavailable:
+        return False
+    return head.closing or head.session_uid != str(session_uid)
 
 
 async def final_of(api: Api, session_uid: UUID, turn: TurnStart, seconds: float) -> str | None:
@@ -40,16 +56,17 @@ async def _await_final(api: Api, session_uid: UUID, turn: TurnStart, subscriptio
         seen = seen or outcome is not None
         if clock() >= deadline or api.stopping.is_set():
             return None
-        await _called(subscription, min(deadline, clock() + LOOK_ANYWAY_SECONDS))
+        seen = await _called(subscription, min(deadline, clock() + LOOK_ANYWAY_SECONDS)) or seen
 
 
-async def _called(subscription: Subscription, until: float) -> None:
-    """Waits for something but streamed text."""
+async def _called(subscription: Subscription, until: float) -> bool:
+    """Waits for something but streamed text. True if it was the word that the session's rows went."""
     clock = asyncio.get_running_loop().time
     while (left := until - clock()) > 0:
         note = await subscription.next(left)
         if not isinstance(note, Streamed):
-            return
+            return isinstance(note, Committed) and note.erased
+    return False
 
 
 async def _look(api: Api, session_uid: UUID, turn_id: str) -> TurnOutcome | None:

@@ -103,9 +103,8 @@ class SessionAmends:
         """Cancels what runs, drains what waits, and removes the session."""
         self.check_close(close)
         jobs = self._jobs
-        jobs.interrupt()
-        if jobs.busy_turn:
-            jobs.cancel_turn(jobs.busy_turn)
+        jobs.set_head(closing=True)
+        jobs.interrupt(everything=True)
         ticket = str(workflow.uuid4())
         jobs.enqueue(QueuedClose(ticket=ticket, by=close.principal))
         answer = await jobs.answer_to(ticket)

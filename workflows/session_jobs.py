@@ -111,13 +111,15 @@ class SessionJobs:
         known |= {job.turn.turn_id for job in state.queue if isinstance(job, QueuedTurn)}
         return turn_id in known - {None, ""} or bool(turn_id and rows and rows.turn)
 
-    def interrupt(self) -> None:
-        """A message comes: the live turn ends, and messages that wait are recorded as cancelled, in their order."""
+    def interrupt(self, *, everything: bool = False) -> None:
+        """A message comes: the live turn ends, and messages that wait are recorded as cancelled, in their order. With `everything` the
+        polite ones too.
+        """
         if self._live:
             self._live.cancel()
         self.change(
             queue=tuple(
-                job.model_copy(update={"cancelled": True}) if isinstance(job, QueuedTurn) and not job.polite else job
+                job.model_copy(update={"cancelled": True}) if isinstance(job, QueuedTurn) and (everything or not job.polite) else job
                 for job in self.state.queue
             )
         )

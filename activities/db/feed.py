@@ -27,9 +27,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Durable events up to `seq` are there to be read."""
+    """Durable events up to `seq` are there to be read; 0: the session's rows are gone."""
 
     seq: int
+
+    @property
+    def erased(self) -> bool:
+        """Whether it says that the session was removed."""
+        return self.seq == 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from uuid import UUID
 
 from activities.db.pool import Database
 from activities.db.reads import reading, sql
@@ -21,6 +20,14 @@ class KeyOf:
 
 
 @dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked: where, and the digest of all that it said."""
+
+    route: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
 class Reserved:
     """What stands under a key: the digest of the first request, since when, and its answer as JSON text if it has one."""
 
@@ -35,28 +42,31 @@ class Keys:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def reserve(self, key: KeyOf, digest: str, route: str) -> Reserved:
+    async def reserve(self, key: KeyOf, request: Request) -> Reserved:
         """Takes a key for a request, or says which one has it."""
         now = datetime.now(UTC)
         async with reading(self._database) as conn:
             await sql.forget_keys(conn, before=now - REMEMBERED)
             row = None
+            names = {"tenant": key.tenant, "principal": key.principal, "key": key.key}
             while row is None:  # none: who had the key committed, or let go of it, in this very moment
-                row = await sql.reserve_key(conn, tenant=key.tenant, principal=key.principal, key=key.key, digest=digest, route=route, at=now)
+                row = await sql.reserve_key(conn, **names, digest=request.digest, route=request.route, at=now)
         return Reserved(row["digest"], row["created_at"], row["answer"])
 
-    async def keep(self, key: KeyOf, since: datetime, status: int, answer: str, session_uid: UUID | None) -> None:
-        """Keeps the answer of the request that reserved the key at that time. With `session_uid` it goes with the session."""
+    async def keep(self, key: KeyOf, request: Request, since: datetime, status: int, answer: str, session_id: str | None) -> None:
+        """Keeps the answer of the request that reserved the key at that time. With `session_id` it goes with that session."""
         async with reading(self._database) as conn:
             await sql.keep_answer(
                 conn,
                 tenant=key.tenant,
                 principal=key.principal,
                 key=key.key,
+                digest=request.digest,
+                route=request.route,
                 at=since,
                 status=status,
                 answer=answer,
-                session_uid=session_uid,
+                session_id=session_id,
             )
 
     async def release(self, key: KeyOf, since: datetime) -> None:

@@ -25,6 +25,7 @@ class KnownSteering:
     """Steering that came before. `promoted_turn_id` is the turn of its own, if it was promoted and that turn has begun."""
 
     digest: str
+    delivered: bool
     promoted_turn_id: str | None
 
 
@@ -58,7 +59,7 @@ class Messages:
         """What came under a steering id, None if nothing did."""
         async with reading(self._database) as conn:
             row = await sql.known_steering(conn, session_uid=session_uid, id=steering_id)
-        return None if row is None else KnownSteering(row["digest"], row["promoted_turn_id"])
+        return None if row is None else KnownSteering(row["digest"], row["delivered"], row["promoted_turn_id"])
 
     async def tree(self, session_uid: UUID) -> list[DisplayRow]:
         """Every message without its segments, parents before their children."""
@@ -116,6 +117,7 @@ def display_steering(row: Mapping[str, Any]) -> DisplayRow:
         "model": None,
         "usage": None,
         "error": None,
+        "attachments": [],
         "steering": {"status": row["status"], "delivered_at": row["delivered_at"], "message_id": row["message_id"]},
     }
 

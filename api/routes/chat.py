@@ -1,25 +1,32 @@
-"""Turns: a message or a host's result in, the turn's answer, stream or receipt out."""
+"""Turns: a message, steering or a host's result in, the turn's answer, stream or receipt out."""
 
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.responses import JSONResponse
+from pydantic import TypeAdapter
 
 from api.access import CallerDep
-from api.answers import Accepted, ChatAnswer
+from api.answers import Accepted, ChatAnswer, SteeringAccepted
 from api.deps import Api, ApiDep
+from api.errors import not_found
+from api.idempotency import Once, OnceDep
 from api.intake import StrictRoute
 from api.openapi import STREAM, problems
 from api.schemas import NOTHING_SAID, ChangeBody, ChatBody, IdPath
+from api.steering import Steered, steer
 from api.stream import event_stream
 from api.turns import Started, begin, retry
-from api.waiting import final_of
+from api.waiting import deleted_meanwhile, final_of
+from workflows.model.session import Caller
 
 router = APIRouter(prefix="/api", tags=["turns"], route_class=StrictRoute)
 ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {"model": ChatAnswer, "description": "The turn has ended, by itself, by an error or to ask the host"},
-    202: {"model": Accepted, "description": "The turn is accepted and goes on"},
+    202: {"model": Accepted | SteeringAccepted, "description": "The turn is accepted and goes on; or steering is accepted"},
 }
+BEGUN: TypeAdapter[Started | Steered] = TypeAdapter(Started | Steered)
 
 
 def patience(
@@ -42,32 +49,56 @@ PatienceDep = Annotated[float, Depends(patience)]
 
 
 @router.post("/chat", responses=ANSWERS | problems(403, 404, 409, 413, 415, 422, 429, 503))
-async def chat(body: ChatBody, api: ApiDep, caller: CallerDep, seconds: PatienceDep) -> Response:
-    """Runs a turn and answers when it ends."""
-    return await _answer(api, await begin(api, caller, body, seconds), seconds)
+async def chat(body: ChatBody, api: ApiDep, caller: CallerDep, once: OnceDep, seconds: PatienceDep) -> Response:
+    """Runs a turn and answers when it ends. Steering is answered at once."""
+    return await _answer(api, caller.tenant, await _begin(api, caller, once, body, seconds), seconds)
 
 
 @router.post("/chat/stream", responses=STREAM | problems(403, 404, 409, 413, 415, 422, 429, 503))
-async def chat_stream(body: ChatBody, api: ApiDep, caller: CallerDep) -> Response:
-    """Runs a turn and sends its events. What does not fit the session is refused before any stream begins (R78)."""
-    turn = await begin(api, caller, body, api.settings.api.wait_seconds)
+async def chat_stream(body: ChatBody, api: ApiDep, caller: CallerDep, once: OnceDep) -> Response:
+    """Runs a turn and sends its events. What does not fit the session is refused before any stream begins (R78).
+
+    Steering without a turn of its own has no events: 202.
+    """
+    turn = await _begin(api, caller, once, body, api.settings.api.wait_seconds)
+    if turn.begins is None:
+        return await _answer(api, caller.tenant, turn, 0)
     headers = {"X-Session-ID": turn.session_id}
     return event_stream(api, turn.session_id, turn.session_uid, turn.begins, until_turn=True, headers=headers)
 
 
 @router.post("/sessions/{session_id}/turns/{turn_id}/retry", responses=ANSWERS | problems(403, 404, 409, 415, 422, 503))
 async def retry_turn(
-    session_id: IdPath, turn_id: IdPath, api: ApiDep, caller: CallerDep, seconds: PatienceDep, body: ChangeBody = NOTHING_SAID
+    session_id: IdPath,
+    turn_id: IdPath,
+    api: ApiDep,
+    caller: CallerDep,
+    once: OnceDep,
+    seconds: PatienceDep,
+    body: ChangeBody = NOTHING_SAID,
 ) -> Response:
     """Runs the failed step of the last turn again and answers as `POST /api/chat` does."""
-    turn = await retry(api, caller, session_id, turn_id, body.expected_revision)
-    return await _answer(api, turn, seconds)
+    again = partial(retry, api, caller, session_id, turn_id, body.expected_revision)
+    turn = await once.run(again, BEGUN, route=f"retry {session_id} {turn_id}", body=body)
+    return await _answer(api, caller.tenant, turn, seconds)
 
 
-async def _answer(api: Api, turn: Started, seconds: float) -> Response:
+async def _begin(api: Api, caller: Caller, once: Once, body: ChatBody, seconds: float) -> Started | Steered:
+    """What is kept under a key is which turn it was; what the turn answers is read from its row."""
+    if body.message_type == "steering":
+        return await once.run(partial(steer, api, caller, body), BEGUN, route="chat", body=body, status=202)
+    return await once.run(partial(begin, api, caller, body, seconds), BEGUN, route="chat", body=body)
+
+
+async def _answer(api: Api, tenant: str, turn: Started | Steered, seconds: float) -> Response:
     headers = {"X-Session-ID": turn.session_id}
+    if isinstance(turn, Steered):
+        taken = SteeringAccepted(steering_id=turn.steering_id, delivery=turn.delivery, turn_id=turn.turn_id)
+        return JSONResponse(taken.model_dump(), 202, headers)
     final = await final_of(api, turn.session_uid, turn.begins, seconds) if seconds > 0 else None
     if final is not None:
+        if await deleted_meanwhile(api, tenant, turn.session_id, turn.session_uid, final):
+            raise not_found()
         return Response(final, media_type="application/json", headers=headers)
     accepted = Accepted(
         session_id=turn.session_id,

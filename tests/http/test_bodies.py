@@ -144,7 +144,6 @@ async def test_content_over_one_mebibyte_is_413(alone: httpx.AsyncClient) -> Non
 @pytest.mark.parametrize(
     ("body", "code", "says"),
     [
-        ({"content": "x", "message_type": "steering", "session_id": "s1"}, "unsupported", "steering"),
         ({"content": "x", "profile": "nobody"}, "unknown_profile", "nobody"),
         (CALL | {"profile": "nobody"}, "unknown_profile", "nobody"),
     ],

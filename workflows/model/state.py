@@ -72,7 +72,7 @@ class Head(Record):
 
     `revision` is the number of committed changes of tree, leaf and pending action. `default_profile` is the worker's;
     `hung_under` is what the newest user message hangs under; `expires_at` when the session ends if nothing happens (empty: never).
-    `indexed` says that the namespace knows Outlast's search attributes.
+    `indexed` says that the namespace knows Outlast's search attributes, `closing` that the session is being deleted.
     """
 
     session_uid: str = ""
@@ -88,6 +88,7 @@ class Head(Record):
     last_turn: LastTurn | None = None
     expires_at: str = ""
     hold_while_pending: bool = False
+    closing: bool = False
 
     @property
     def born(self) -> bool:

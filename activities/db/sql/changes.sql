@@ -19,7 +19,7 @@ fetch first :count rows with ties;
 -- Messages by their ids.
 select
   m.id, m.parent_id, m.role, m.content, m.turn_id, m.profile, m.model, m.usage::text as usage, m.error::text as error,
-  m.created_at, m.updated_at
+  m.attachments::text as attachments, m.created_at, m.updated_at
 from messages m
 where m.session_uid = :session_uid and m.id = any(cast(:ids as text[]));
 

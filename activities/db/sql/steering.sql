@@ -26,7 +26,7 @@ from messages m where m.session_uid = :session_uid and m.id = :message_id;
 
 -- name: known_steering(session_uid, id)^
 -- What came under a steering id, and the turn of its own if it was promoted.
-select g.digest, t.turn_id as promoted_turn_id
+select g.digest, g.status = 'delivered' as delivered, t.turn_id as promoted_turn_id
 from steering g
 left join turns t on t.session_uid = g.session_uid and t.turn_id = g.own_turn_id
 where g.session_uid = :session_uid and g.id = :id;
