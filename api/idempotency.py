@@ -47,9 +47,9 @@ class Once:
         route: str,
         body: BaseModel | None = None,
         status: int = 200,
-        within: str | None = None,
+        within: Callable[[T], str] | None = None,
     ) -> T:
-        """What `do` answers, or answered under this key before. `within` is the session that the answer shows something of.
+        """What `do` answers, or answered under this key before. `within` names the session that the answer belongs to.
 
         A write that was refused has not used its key. Raises the refusal `duplicate_id` for a key that came with another request.
         """
@@ -62,8 +62,9 @@ class Once:
         if reserved.answer is not None:
             return answer.validate_json(reserved.answer)
         given = await self._do(do, self._key, reserved)
+        session_id = within(given) if within else None
         with suppress(ServiceUnavailable):  # the session's workflow knows it still
-            await self._api.keys.keep(self._key, request, reserved.since, status, answer.dump_json(given).decode(), within)
+            await self._api.keys.keep(self._key, request, reserved.since, status, answer.dump_json(given).decode(), session_id)
         return given
 
     async def _do(self, do: Callable[[Token], Awaitable[T]], key: KeyOf, reserved: Reserved) -> T:

@@ -79,15 +79,19 @@ async def retry_turn(
 ) -> Response:
     """Runs the failed step of the last turn again and answers as `POST /api/chat` does."""
     again = partial(retry, api, caller, session_id, turn_id, body.expected_revision)
-    turn = await once.run(again, BEGUN, route=f"retry {session_id} {turn_id}", body=body)
+    turn = await once.run(again, BEGUN, route=f"retry {session_id} {turn_id}", body=body, within=_session)
     return await _answer(api, caller.tenant, turn, seconds)
+
+
+def _session(begun: Started | Steered) -> str:
+    return begun.session_id
 
 
 async def _begin(api: Api, caller: Caller, once: Once, body: ChatBody, seconds: float) -> Started | Steered:
     """What is kept under a key is which turn it was; what the turn answers is read from its row."""
     if body.message_type == "steering":
-        return await once.run(partial(steer, api, caller, body), BEGUN, route="chat", body=body, status=202)
-    return await once.run(partial(begin, api, caller, body, seconds), BEGUN, route="chat", body=body)
+        return await once.run(partial(steer, api, caller, body), BEGUN, route="chat", body=body, status=202, within=_session)
+    return await once.run(partial(begin, api, caller, body, seconds), BEGUN, route="chat", body=body, within=_session)
 
 
 async def _answer(api: Api, tenant: str, turn: Started | Steered, seconds: float) -> Response:

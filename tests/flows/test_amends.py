@@ -2,15 +2,17 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from uuid import uuid4
 
 from temporalio.client import Client, WorkflowExecutionStatus
 
 from tests.flows.scripted import Scripted, answers, asks_host, ended, refused, session_with
-from workflows.contracts.inputs import AmendInput, CardInput, CloseInput
+from workflows.contracts.inputs import AmendInput, CardInput, CloseInput, SteerInput
 from workflows.contracts.sessions import AmendSession, EraseHistories, EraseRows, PostCard, Remind, Written
 from workflows.contracts.steps import RunStep, StepDone
-from workflows.contracts.turns import HandOver
+from workflows.contracts.turns import HandOver, NoteSteering
 from workflows.model.call import OpenCall
+from workflows.model.state import Head
 
 SEGMENTS = [{"kind": "component", "type": "chart", "data": {}}]
 
@@ -121,9 +123,11 @@ async def test_close_cancels_the_live_turn_first(temporal: Client) -> None:
     async with session_with(temporal, scripted) as session:
         await session.say()
         await under_way.wait()
+        await session.say("then", when_busy="enqueue")
         await session.send("close", CloseInput())
         assert (await session.handle.describe()).status in (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.COMPLETED)
         await session.handle.result()
+    assert [step.cancelled for step in scripted.steps] == [False, True]
 
 
 async def test_replace_hangs_where_the_abandoned_message_hung(temporal: Client) -> None:
@@ -210,5 +214,51 @@ async def test_l12_a_card_that_the_rows_refuse_is_refused(temporal: Client) -> N
     async with session_with(temporal, scripted) as session:
         await session.say()
         await ended(session, 1)
-        assert (await refused(session.send("card", card()))).code == "duplicate_id"
+        for _ in range(2):
+            assert (await refused(session.send("card", card()))).code == "duplicate_id"
         assert (await session.head()).revision == 2
+    assert len(scripted.of(PostCard)) == 2
+
+
+async def test_s39_of_two_cards_that_expect_the_same_revision_one_is_posted(temporal: Client) -> None:
+    scripted = Scripted()
+    async with session_with(temporal, scripted) as session:
+        await session.say()
+        await ended(session, 1)
+        revision = (await session.head()).revision
+        cards = [session.send("card", card(name, expected_revision=revision)) for name in ("k1", "k2")]
+        results = await asyncio.gather(*cards, return_exceptions=True)
+        assert sorted(getattr(result, "code", "posted") for result in results) == ["conversation_conflict", "posted"]
+        assert (await session.head()).revision == revision + 1
+    assert len(scripted.of(PostCard)) == 1
+
+
+async def test_r177_an_input_that_finds_the_time_over_ends_the_session(temporal: Client) -> None:
+    """No timer of this run: the rows say that the time was over long ago. The next input begins anew."""
+    over = Head(session_uid=str(uuid4()), owner="local", default_profile="default", expires_at="2026-01-01T00:00:00+00:00", turn_number=3)
+    scripted = Scripted(head=over)
+    async with session_with(temporal, scripted) as session:
+        assert (await refused(session.say())).code == "closed"
+        await session.handle.result()
+        scripted.head = Head(default_profile="default")
+        await session.say()
+        await ended(session, 1)
+        assert (await session.head()).session_uid != over.session_uid
+    assert [erased.session.session_uid for erased in scripted.of(EraseRows)] == [over.session_uid]
+
+
+async def test_r154_steering_keeps_the_turn_that_it_gets(temporal: Client) -> None:
+    scripted = Scripted()
+    async with session_with(temporal, scripted) as session:
+        await session.say()
+        await ended(session, 1)
+        receipts = [await session.send("steer", SteerInput(id="g1", content="be brief")) for _ in range(2)]
+        assert receipts[0] == receipts[1] and receipts[0]["delivery"] == "promoted"
+    assert [noted.own_turn_id for noted in scripted.of(NoteSteering)] == [receipts[0]["turn_id"]]
+
+
+async def test_r52_steering_names_the_profile_that_the_session_is_bound_to(temporal: Client) -> None:
+    async with session_with(temporal, Scripted()) as session:
+        await session.say(subject="anna")
+        await ended(session, 1)
+        assert (await refused(session.send("steer", SteerInput(content="x", profile="other")))).code == "binding_conflict"

@@ -109,15 +109,18 @@ async def test_a_retry_is_one_attempt(database_url: str, temporal_address: str) 
 
 async def test_a_deletion_again_names_its_erasure(database_url: str, temporal_address: str) -> None:
     async with running_system(database_url, temporal_address) as system:
-        await system.chat("s1")
+        await send(system, "POST", "/chat", {"session_id": "s1", "content": "secret"}, name="message")
+        await send(system, "POST", "/sessions/s1/messages", CARD | {"content": "secret"}, name="card")
         await send(system, "PATCH", "/sessions/s1", {"title": "secret"}, name="title")
         first = await send(system, "DELETE", "/sessions/s1")
         assert first.status_code == 202
         again = await send(system, "DELETE", "/sessions/s1")
         assert (again.status_code, again.json()) == (202, first.json())
         assert (await send(system, "DELETE", "/sessions/s1", name="fresh")).status_code == 404
-        kept = await system.conn.fetch("select route, answer from idempotency_keys")
+        kept = await system.conn.fetch("select route, answer from idempotency_keys where answer is not null")
         assert [row["route"] for row in kept] == ["delete s1"] and "secret" not in kept[0]["answer"]
+        again = await send(system, "POST", "/chat", {"session_id": "s1", "content": "secret"}, name="message")
+        assert (again.status_code, again.json()["turn_number"]) == (200, 1)
 
 
 async def test_what_was_refused_has_not_used_its_key(database_url: str, temporal_address: str) -> None:
