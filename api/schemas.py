@@ -42,9 +42,6 @@ _ONLY_MESSAGE = ("content", "id", "parent_id", "attachments", "config", "message
 _ONLY_CONTINUATION = ("tool_result", "tool_outcome")
 _NOT_STEERING = ("parent_id", "attachments", "config", "host_context", "when_busy")
 
-MAX_SEGMENTS = 64 * 1024
-"""Bytes of JSON that the segments of a card take together."""
-
 
 def _no_dots(value: str) -> str:
     if value in (".", ".."):
@@ -233,73 +230,3 @@ class ChatBody(Body):
         for field in fields:
             if field in self.model_fields_set and getattr(self, field) is not None:
                 raise ValueError(sentence.format(field))
-
-
-class CancelBody(Body):
-    """Which turn to cancel; absent: the live one."""
-
-    turn_id: Id | None = None
-
-
-class ChangeBody(Body):
-    """What every other write may carry."""
-
-    expected_revision: int | None = Field(None, ge=0, strict=True)
-
-
-class CardSegment(Body):
-    """A component that the host shows. `data` is any JSON value."""
-
-    kind: Literal["component"]
-    type: Name
-    data: JsonValue = None
-
-
-class CardBody(ChangeBody):
-    """A host card. The model reads `content`, never the components."""
-
-    segments: list[CardSegment] = Field(min_length=1, max_length=16)
-    content: str = ""
-    id: Id | None = None
-    profile: Name | None = None
-    subject: Name | None = None
-
-    @field_validator("segments")
-    @classmethod
-    def _fits(cls, value: list[CardSegment]) -> list[CardSegment]:
-        size = sum(len(segment.model_dump_json(exclude_unset=True).encode()) for segment in value)
-        if size > MAX_SEGMENTS:
-            raise ValueError(f"take {size} bytes of JSON, at most {MAX_SEGMENTS} are allowed")
-        return value
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 (hex) of what the card says: what tells a repeat from another card under the same id."""
-        return digest_of(self.model_dump(mode="json", include={"segments", "content", "profile", "subject"}, exclude_defaults=True))
-
-
-class AmendBody(ChangeBody):
-    """New values; what is absent stays. `owner_id` null: nobody's but the admins'. `title` null: none."""
-
-    owner_id: Name | None = None
-    title: Name | None = None
-    active_leaf_id: Id | None = None
-
-    @model_validator(mode="after")
-    def _says_something(self) -> Self:
-        if not self.named:
-            raise ValueError("name at least one of `owner_id`, `title`, `active_leaf_id`")
-        if "active_leaf_id" in self.named and self.active_leaf_id is None:
-            raise ValueError("`active_leaf_id` must name a message")
-        return self
-
-    @property
-    def named(self) -> tuple[Literal["title", "owner_id", "active_leaf_id"], ...]:
-        """The fields that are to change."""
-        fields: tuple[Literal["title", "owner_id", "active_leaf_id"], ...] = ("title", "owner_id", "active_leaf_id")
-        return tuple(field for field in fields if field in self.model_fields_set)
-
-
-NO_TURN_NAMED = CancelBody()
-NOTHING_SAID = ChangeBody()
-"""What an absent body means."""

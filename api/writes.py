@@ -10,8 +10,8 @@ from api.answers import CancelAnswer, ErasureBegun, RepairAnswer, SessionView
 from api.deps import Api
 from api.errors import not_found
 from api.idempotency import Token, named
-from api.schemas import AmendBody, CancelBody, CardBody, ChangeBody
 from api.turns import behind_live_turn, check_content, check_profile, open_door, said, sender
+from api.write_bodies import AmendBody, CancelBody, CardBody, ChangeBody
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import AmendInput, CancelInput, CardInput, CloseInput, RepairInput, RepairReceipt
 from workflows.model.session import Caller

@@ -14,11 +14,12 @@ from api.errors import not_found
 from api.idempotency import Once, OnceDep
 from api.intake import StrictRoute
 from api.openapi import STREAM, problems
-from api.schemas import NOTHING_SAID, ChangeBody, ChatBody, IdPath
+from api.schemas import ChatBody, IdPath
 from api.steering import Steered, steer
 from api.stream import event_stream
 from api.turns import Started, begin, retry
 from api.waiting import deleted_meanwhile, final_of
+from api.write_bodies import NOTHING_SAID, ChangeBody
 from workflows.model.session import Caller
 
 router = APIRouter(prefix="/api", tags=["turns"], route_class=StrictRoute)

@@ -14,7 +14,8 @@ from api.intake import StrictRoute
 from api.message_answers import MessageList, MessageRow, PromptRecord, Tree
 from api.openapi import problems
 from api.routes.sessions import READ, seen
-from api.schemas import CardBody, Id, IdPath
+from api.schemas import Id, IdPath
+from api.write_bodies import CardBody
 from api.writes import post_card
 
 router = APIRouter(prefix="/api/sessions", tags=["messages"], route_class=StrictRoute)

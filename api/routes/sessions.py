@@ -15,7 +15,8 @@ from api.idempotency import OnceDep
 from api.intake import StrictRoute
 from api.openapi import problems
 from api.paging import DEFAULT_LIMIT, Limit, decode, next_cursor
-from api.schemas import NO_TURN_NAMED, NOTHING_SAID, AmendBody, CancelBody, ChangeBody, IdPath
+from api.schemas import IdPath
+from api.write_bodies import NO_TURN_NAMED, NOTHING_SAID, AmendBody, CancelBody, ChangeBody
 from workflows.model.session import Caller
 
 router = APIRouter(prefix="/api/sessions", tags=["sessions"], route_class=StrictRoute)
