@@ -212,7 +212,7 @@ class Turns:
                 revision=row["revision"],
                 turn_number=row["turn_number"],
                 batch=await _batch(conn, uid),
-                last_turn=_last_turn(newest) if newest else None,
+                last_turn=_last_turn(newest) if newest and newest["message_id"] == row["active_leaf_id"] else None,
             )
 
     async def _end_leftover(self, session: SessionRef) -> None:

@@ -92,7 +92,7 @@ class SessionChores:
             "host card",
         )
         if self._written(job.ticket, made):
-            jobs.set_head(leaf_id=card.id, hung_under=head.leaf_id)
+            jobs.set_head(leaf_id=card.id, hung_under=head.leaf_id, last_turn=None)
             jobs.give(job.ticket, CardReceipt(session_uid=head.session_uid, message_id=card.id, revision=head.revision + 1))
 
     async def _amend(self, job: QueuedAmend) -> None:

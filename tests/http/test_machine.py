@@ -172,7 +172,27 @@ def test_l23_l27_any_inputs_come_to_what_the_reference_model_says(loop: Loop, ca
 
 
 REGRESSIONS: dict[str, list[Step]] = {
-    "plain": [(0, "message", {}), (0, "message", {"plan": ("gate",)}), (0, "release", {}), (0, "card", {}), (0, "move", {"leaf": 0})],
+    "a_gate_a_card_and_a_move": [
+        (0, "message", {}),
+        (0, "message", {"plan": ("gate",)}),
+        (0, "release", {}),
+        (0, "card", {}),
+        (0, "move", {"leaf": 0}),
+    ],
+    "a_turn_id_that_is_taken": [
+        (0, "message", {"plan": ("host1",)}),
+        (0, "resume", {"turn": "taken"}),
+        (0, "message", {"turn": "taken"}),
+        (0, "resume", {}),
+        (0, "message", {"turn": "taken"}),
+        (0, "message", {}),
+    ],
+    "a_retry_after_a_card": [
+        (0, "message", {"plan": ("boom",)}),
+        (0, "card", {}),
+        (0, "retry", {}),
+        (0, "message", {}),
+    ],
 }
 
 

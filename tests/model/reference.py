@@ -142,7 +142,7 @@ class Session(Turns):
         self.owner = self.owner or caller
         self.bodies[card_id] = (body, "")
         self.messages[card_id] = Message(card_id, self.leaf, "host", content, [content] if content else [])
-        self.hung_under, self.leaf = self.leaf, card_id
+        self.hung_under, self.leaf, self.last = self.leaf, card_id, None
         self.revision += 1
 
     def move(self, caller: str, leaf: str) -> None:

@@ -149,28 +149,31 @@ class Turns:
         if turn.kind == "steering" and turn.attempt == 1 and not self.find_place(turn):
             self.turns.pop(turn.id)
             return
+        turn.state, turn.error, turn.pending = "running", None, ()
         if turn.attempt == 1:
             self.number += 1
             turn.number = self.number
-        turn.state, turn.error, turn.pending = "running", None, ()
+            self.open(turn)
+            self.leaf = turn.message
+        if turn.result and not turn.last:
+            self.end(turn, "waiting")
+            return
+        self.live = turn
+        if turn.cancelled:
+            self.fail(turn, "cancelled", "")
+        else:
+            self.go_on(turn)
+
+    def open(self, turn: Turn) -> None:
+        """What a first attempt brings with it."""
         if turn.user:
             self.hang(turn)
         if turn.result:
             call_id, outcome = turn.result
             self.calls[call_id].state = (outcome, None if outcome == "success" else WORDS[outcome])
             self.batch.remove(call_id)
-        if turn.attempt == 1:
-            self.leaf = turn.message
-        if turn.result and not turn.last:
-            self.end(turn, "waiting")
-            return
-        if turn.user or turn.result:
+        if turn.user or (turn.result and turn.last):
             self.revision += 1
-        self.live = turn
-        if turn.cancelled:
-            self.fail(turn, "cancelled", "")
-        else:
-            self.go_on(turn)
 
     def find_place(self, turn: Turn) -> bool:
         """Steering extends the last assistant message, or makes one (R145)."""
