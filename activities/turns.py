@@ -188,6 +188,7 @@ class Turns:
         blank = Head(
             default_profile=self._kit.profiles.default.name,
             indexed=self._kit.indexed,
+            may_expire=self._kit.settings.session_ttl_hours > 0,
             hold_while_pending=self._kit.settings.session_hold_while_pending,
         )
         async with self._kit.db.connection() as conn:
@@ -207,6 +208,7 @@ class Turns:
                 indexed=blank.indexed,
                 hung_under=found["hung_under"],
                 expires_at=row["expires_at"].isoformat() if row["expires_at"] and self._kit.settings.session_ttl_hours else "",
+                may_expire=blank.may_expire,
                 hold_while_pending=blank.hold_while_pending,
                 leaf_id=row["active_leaf_id"],
                 revision=row["revision"],

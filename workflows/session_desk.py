@@ -1,5 +1,6 @@
 """Where inputs arrive: nothing but an answer or a refusal leaves a handler, and the same key twice is one input."""
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -7,6 +8,7 @@ from pydantic import ValidationError
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
+from workflows.contracts import policies
 from workflows.contracts.carried import KeyedAnswer, QueuedClose, QueuedRefusal
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import Input, RecordedRefusal
@@ -47,6 +49,7 @@ class SessionDesk:
         """The answer to an update. An unexpected exception would be retried for ever, so it becomes a failure of that input (L12)."""
         try:
             await self._ready()
+            await self._known_end(asked)
             if self._ends():
                 raise CLOSED
             return await (self._keyed(asked.key, judge, asked) if asked.key else judge(asked))
@@ -68,6 +71,13 @@ class SessionDesk:
         if self._overdue() and not self._jobs.closing:
             self._jobs.enqueue(QueuedClose())
         return self._jobs.closing
+
+    async def _known_end(self, asked: Input) -> None:
+        """Where sessions expire and the rows show none, the turn that seems to live may have been the last one: its end is awaited a moment."""
+        jobs = self._jobs
+        if jobs.state.head.may_expire and jobs.live_turn and asked.rows is not None and asked.rows.session_uid is None:
+            with contextlib.suppress(TimeoutError):
+                await workflow.wait_condition(lambda: not jobs.busy, timeout=policies.LATE_INPUT_WAIT)
 
     async def _ready(self) -> None:
         await workflow.wait_condition(lambda: self.loaded or self.unloadable)

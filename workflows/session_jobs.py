@@ -183,7 +183,10 @@ class SessionJobs:
             outcome = await live.to_its_end()
         finally:
             self._live = None
-        self._settle(job, outcome, revision)
+        if outcome.state == "refused":
+            self.set_head(revision=head.revision, hung_under=head.hung_under)
+        else:
+            self._settle(job, outcome, revision)
 
     def birth(self) -> Birth | None:
         """What makes the session's row, until a turn has begun."""
@@ -195,8 +198,6 @@ class SessionJobs:
 
     def _settle(self, job: QueuedTurn, outcome: TurnOutcome, revision: int) -> None:
         """The head after a turn."""
-        if outcome.state == "refused":
-            return
         head = self.state.head
         turn = outcome.turn
         last = LastTurn(turn=turn, next_step=outcome.next_step, error=outcome.error, profile=job.profile, config=job.config)

@@ -84,11 +84,12 @@ class LiveTurn:
             results = await self._server_tools(done)
             if last := next((result for result in results if result.paused), None):
                 return self._outcome(done.model_copy(update={"at": last.at, "expires_at": last.expires_at}), state="paused")
-            if any(result.out_of_time for result in results):
-                return await self.end(TIMED_OUT)
+            # From here on a retry goes on behind the tools: those that finished are never run again.
             opening, self._step = None, self._step + 1
             if self.cancelled:
                 return await self.end(CANCELLED)
+            if any(result.out_of_time for result in results):
+                return await self.end(TIMED_OUT)
 
     def _opening(self) -> Opening:
         job = self._job

@@ -63,6 +63,7 @@ class Scripted:
     """Records what the workflow asks for. `step` decides what a model step comes to."""
 
     step: Script = answers
+    tool: Callable[[RunTool], ToolDone] = lambda call: ToolDone(call_id=call.call.call_id, output="1", at=AT)
     written: Written = field(default_factory=Written)
     head: Head = field(default_factory=lambda: Head(default_profile="default", indexed=True))
     asked: list[Any] = field(default_factory=list)
@@ -90,7 +91,7 @@ class Scripted:
     @activity.defn
     async def run_tool(self, call: RunTool) -> ToolDone:
         self.asked.append(call)
-        return ToolDone(call_id=call.call.call_id, output="1", at=AT)
+        return self.tool(call)
 
     @activity.defn
     async def settle_call(self, call: SettleCall) -> ToolDone:

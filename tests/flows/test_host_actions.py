@@ -10,6 +10,7 @@ from workflows.contracts.inputs import (
     RetryInput,
 )
 from workflows.contracts.steps import RunStep, StepDone
+from workflows.contracts.tools import RunTool, ToolDone
 from workflows.contracts.turns import HandOver
 from workflows.model.call import OpenCall
 from workflows.model.turn import TurnError
@@ -136,3 +137,40 @@ async def test_l17_three_host_round_trips_run_each_step_once(temporal: Client) -
         await ended(session, 4)
     assert len(scripted.steps) == 4
     assert len({step.turn.message_id for step in scripted.steps}) == 1
+
+
+async def test_l15_a_retry_goes_on_behind_tools_that_ran_out_of_time(temporal: Client) -> None:
+    async def one_call(step: RunStep) -> StepDone:
+        if step.step > 1:
+            return await answers(step)
+        return StepDone(state="calls", server_calls=(OpenCall(call_id="c1", tool_name="slow", category="server"),), at=AT)
+
+    def late(call: RunTool) -> ToolDone:
+        return ToolDone(call_id=call.call.call_id, outcome="interrupted", status="unknown", out_of_time=True, at=AT)
+
+    scripted = Scripted(step=one_call, tool=late)
+    async with session_with(temporal, scripted) as session:
+        turn = await session.say()
+        head = await session.until(lambda head: head.turn_number == 1)
+        assert head.last_turn and head.last_turn.error and head.last_turn.error.type == "timeout"
+        await session.send("retry", RetryInput(turn_id=turn["turn_id"]))
+        await session.until(lambda head: bool(head.last_turn and head.last_turn.turn.attempt == 2))
+    assert [(step.turn.attempt, step.step) for step in scripted.steps] == [(1, 1), (2, 2)]
+    assert len(scripted.of(RunTool)) == 1
+
+
+async def test_s39_a_message_that_the_rows_refuse_leaves_the_revision(temporal: Client) -> None:
+    async def refuses_second(step: RunStep) -> StepDone:
+        if step.opening and step.opening.message and step.opening.message.content == "taken":
+            return StepDone(state="refused", error=TurnError.of("session_error", "taken"), at=AT)
+        return await answers(step)
+
+    scripted = Scripted(step=refuses_second)
+    async with session_with(temporal, scripted) as session:
+        await session.say()
+        before = await session.until(lambda head: head.turn_number == 1)
+        await session.say("taken")
+        await session.until(lambda head: len(scripted.steps) == 2 and head.revision == before.revision)
+        await session.say("next", expected_revision=before.revision)
+        after = await session.until(lambda head: head.turn_number == 2)
+        assert after.revision == before.revision + 2

@@ -87,6 +87,7 @@ class Head(Record):
     batch: Batch | None = None
     last_turn: LastTurn | None = None
     expires_at: str = ""
+    may_expire: bool = False
     hold_while_pending: bool = False
     closing: bool = False
 
