@@ -11,7 +11,7 @@ from activities.db.session_tx import SessionGone, SessionTx, moment, now_text, s
 from activities.kit import Kit
 from activities.llm.translate import LIBRARY, dump, partial_response
 from activities.patience import patiently
-from activities.projection.calls import UNKNOWN, close_batch, conclude, record_host_result, settle_open_calls
+from activities.projection.calls import UNKNOWN, close_batch, conclude, current_batch, record_host_result, settle_open_calls
 from activities.projection.ending import end_early, finish_turn, pending_calls
 from activities.projection.opening import is_open, open_turn
 from activities.projection.refusing import announce_refused
@@ -235,11 +235,9 @@ async def _profile_of_batch(tx: SessionTx) -> str:
 
 async def _batch(conn: Any, uid: str) -> Batch | None:
     """The open batch of the rows. One whose calls all have results (rows written by another tool) is not pending (R109)."""
-    row = await sql.current_batch(conn, session_uid=uid)
+    row, calls = await current_batch(conn, uid)
     if row is None:
         return None
-    where = {"message_id": row["message_id"], "turn_id": row["turn_id"], "attempt": row["attempt"], "step": row["step"]}
-    calls = [call async for call in sql.calls_of_step(conn, session_uid=uid, **where)]
     host = [call for call in calls if call["category"] == "host" and call["outcome"] != "retried"]
     batch = Batch(
         message_id=row["message_id"],

@@ -133,6 +133,15 @@ def results_request(rows: Sequence[asyncpg.Record], limit: int, host_context: Ma
     return tool_returns(recorded(rows), at, host_context=host_context, limit=limit)
 
 
+async def current_batch(conn: Any, session_uid: str) -> tuple[asyncpg.Record | None, list[asyncpg.Record]]:
+    """The open host batch and every call of its response, the server's too, in the model's order."""
+    batch: asyncpg.Record | None = await sql.current_batch(conn, session_uid=session_uid)
+    if batch is None:
+        return None, []
+    where = {"message_id": batch["message_id"], "turn_id": batch["turn_id"], "attempt": batch["attempt"], "step": batch["step"]}
+    return batch, [row async for row in sql.calls_of_step(conn, session_uid=session_uid, **where)]
+
+
 async def unanswered_calls(tx: SessionTx, tail: Mapping[str, Any]) -> list[asyncpg.Record]:
     """The calls of a message's last response if the model has not been given their results yet."""
     if tail["last_kind"] != "response":

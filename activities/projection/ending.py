@@ -7,7 +7,7 @@ from typing import Any, Literal
 import asyncpg
 
 from activities.db.session_tx import SessionTx, sql
-from activities.projection.calls import CANCELLED, answer_last_response, settle_open_calls
+from activities.projection.calls import CANCELLED, answer_last_response, current_batch, settle_open_calls
 from activities.projection.display import announce_settled
 from workflows.contracts.json_text import json_text
 from workflows.model.turn import TurnError, Usage
@@ -42,11 +42,7 @@ async def open_batch(tx: SessionTx, message_id: str, turn_id: str, step: int, ha
 
 async def pending_calls(tx: SessionTx) -> tuple[asyncpg.Record | None, list[asyncpg.Record]]:
     """The open batch and its calls that still wait, in the model's order."""
-    batch = await sql.current_batch(tx.conn, session_uid=tx.uid)
-    if batch is None:
-        return None, []
-    where = {"message_id": batch["message_id"], "turn_id": batch["turn_id"], "attempt": batch["attempt"], "step": batch["step"]}
-    rows = [row async for row in sql.calls_of_step(tx.conn, session_uid=tx.uid, **where)]
+    batch, rows = await current_batch(tx.conn, tx.uid)
     return batch, [row for row in rows if row["category"] == "host" and row["state"] == "open"]
 
 
