@@ -11,7 +11,7 @@ from activities.beating import beating
 from activities.db.session_tx import SessionGone, moment, sql
 from activities.kit import Kit
 from activities.patience import patiently
-from activities.projection.audit import note
+from activities.projection.audit import note_act
 from activities.projection.calls import supersede_open_calls
 from activities.projection.cards import post
 from activities.projection.ending import pending_action, pending_calls
@@ -61,7 +61,7 @@ class Sessions:
                 if "title" in change.fields:
                     tx.change(at, title=change.title)
                 if "owner_id" in change.fields:
-                    await note(
+                    await note_act(
                         tx.conn, change.session, "owner_change", change.by, change.at, {"before": tx.owner, "after": change.owner_id}
                     )
                     tx.change(at, owner=change.owner_id)
@@ -96,7 +96,7 @@ class Sessions:
         async with self._kit.db.transaction() as conn:
             rows = {row["name"]: row["rows"] async for row in sql.count_session_rows(conn, session_uid=uid)}
             if any(rows.values()):
-                await note(conn, erase.session, "erase" if erase.by else "expire", erase.by, erase.at, {"rows": rows})
+                await note_act(conn, erase.session, "erase" if erase.by else "expire", erase.by, erase.at, {"rows": rows})
             await sql.delete_session(conn, session_uid=uid, note=json_text({"s": uid, "e": 0}))
         return Erased(rows=rows)
 

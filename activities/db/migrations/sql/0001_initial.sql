@@ -262,14 +262,16 @@ create table usage_ledger (
 );
 create index usage_ledger_by_principal on usage_ledger (tenant, principal, at);
 
--- Who did what to a session that its own rows can't tell, or no longer: owner changes and erasures. No content.
+-- Who did what that no other row tells, or no longer: to a session, or to the `target` that the action is about (the id of an API key,
+-- the principal whose data was erased). `facts` are ids and numbers. No content.
 create table audit (
   id uuid primary key,
-  session_uid uuid not null,
+  session_uid uuid, target text,
   tenant text not null, principal text not null,
-  action text not null check (action in ('owner_change', 'erase', 'expire')),
+  action text not null check (action in ('owner_change', 'export', 'erase', 'expire', 'key_create', 'key_revoke')),
   facts json not null,
-  at timestamptz not null
+  at timestamptz not null,
+  check (session_uid is not null or target is not null)
 );
 create index audit_by_tenant on audit (tenant, at);
 create index audit_by_session on audit (session_uid, at);
