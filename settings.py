@@ -4,14 +4,17 @@ import difflib
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from workflows.contracts.errors import SetupError
 
 PREFIX = "OUTLAST_"
+Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
+"""Signatures that a public key verifies: with a shared secret whoever checks tokens could make them."""
 
 
 class _Group(BaseModel):
@@ -51,22 +54,80 @@ class ApiSettings(_Group):
 class AccessSettings(_Group):
     """Who may call."""
 
-    mode: Literal["local"] = Field(
+    mode: Literal["local", "header", "key", "jwt"] = Field(
         "local",
-        description="`local`: everyone is principal `local` with role `admin` in tenant `default`; the API then listens on loopback only.",
+        description="`local`: everyone is principal `local` with role `admin` in tenant `default`; the API then listens on loopback only. `header`: a proxy says who calls. `key`: API keys (`outlast keys`). `jwt`: bearer tokens of your identity provider. See [access.md](access.md).",
     )
     trust_network: bool = Field(
         False,
         description="Lets mode `local` listen on other addresses than loopback: something else, such as a container's published port, keeps strangers out.",
     )
     origins: Annotated[list[str], NoDecode] = Field(
-        default=[], description="Origins, comma-separated, whose pages may change state, beside the API's own."
+        default=[],
+        description="Origins (`https://app.example`), comma-separated, whose pages may call and change state, beside the API's own.",
+    )
+    jwks_url: str = Field("", description="Where the identity provider publishes its public keys. Needed by mode `jwt`.")
+    audience: Annotated[list[str], NoDecode] = Field(
+        default=[], description="Audiences, comma-separated, one of which a token must be for. Needed by mode `jwt`."
+    )
+    issuer: str = Field("", description="The issuer that a token must come from. Needed by mode `jwt`.")
+    algorithms: Annotated[list[Algorithm], NoDecode] = Field(
+        default=["RS256", "ES256", "EdDSA"], min_length=1, description="Signature algorithms, comma-separated, that a token may use."
+    )
+    tenant_claim: str = Field("tenant", description="Claim with the tenant. Without the claim: `default`. Dots lead into objects.")
+    principal_claim: str = Field("sub", min_length=1, description="Claim with the principal.")
+    roles_claim: str = Field("roles", description="Claim with the roles: a list, or text with spaces or commas between.")
+    leeway_seconds: float = Field(30.0, ge=0, le=300, description="How far the identity provider's clock may be off.")
+    jwks_cache_seconds: float = Field(300.0, gt=0, description="How long fetched public keys are used before they are fetched again.")
+    jwks_pause_seconds: float = Field(
+        30.0, gt=0, description="Public keys are fetched at most this often, however many tokens name a key that nobody knows."
+    )
+    rate_limit: str = Field(
+        "",
+        description="Requests that one API key, or one principal in the other modes, may make of one API process: `10/second; 300/minute`. Empty: no limit.",
     )
 
-    @field_validator("origins", mode="before")
+    @field_validator("origins", "audience", "algorithms", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         return split_list(value)
+
+    @field_validator("origins")
+    @classmethod
+    def _are_origins(cls, value: list[str]) -> list[str]:
+        return [_origin(text) for text in value]
+
+    @field_validator("rate_limit")
+    @classmethod
+    def _is_limit(cls, value: str) -> str:
+        if value:
+            import limits
+
+            try:
+                limits.parse_many(value)
+            except ValueError as error:
+                raise ValueError("is not a rate such as `10/second; 300/minute`") from error
+        return value
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        wanted = {"JWKS_URL": self.jwks_url, "AUDIENCE": self.audience, "ISSUER": self.issuer}
+        absent = [f"{PREFIX}ACCESS__{name}" for name, value in wanted.items() if not value]
+        if self.mode == "jwt" and absent:
+            raise ValueError(f"mode `jwt` needs {' and '.join(absent)}")
+        if self.jwks_url and urlsplit(self.jwks_url).scheme not in ("http", "https"):
+            raise ValueError(f"{PREFIX}ACCESS__JWKS_URL is not an http or https URL")
+        return self
+
+
+def _origin(text: str) -> str:
+    """An origin in the form in which browsers send it."""
+    if text == "*":
+        raise ValueError("`*` would let every page act for whoever looks at it; name the origins")
+    page = urlsplit(text)
+    if page.scheme not in ("http", "https") or not page.netloc or "@" in page.netloc or page.path.strip("/") or page.query or page.fragment:
+        raise ValueError(f"{text!r} is not an origin such as https://app.example")
+    return f"{page.scheme}://{page.netloc.lower()}"
 
 
 class AttachmentSettings(_Group):
@@ -212,8 +273,9 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
         return Settings(**overrides)
     except ValidationError as error:
         first = error.errors()[0]
-        key = PREFIX + "__".join(str(part).upper() for part in first["loc"])
-        raise SetupError(f"{key}: {first['msg']} (got {first['input']!r})") from error
+        key = PREFIX + "__".join(str(part).upper() for part in first["loc"] if isinstance(part, str))
+        got = "" if isinstance(first["input"], dict) else f" (got {first['input']!r})"
+        raise SetupError(f"{key}: {first['msg'].removeprefix('Value error, ')}{got}") from error
 
 
 __all__ = ["PREFIX", "Settings", "known_keys", "load_settings", "split_list"]

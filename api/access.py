@@ -6,10 +6,11 @@ from urllib.parse import urlsplit
 from fastapi import Depends, Request
 
 from api.errors import not_found
-from settings import AccessSettings, Settings
+from api.identity import Access
+from settings import Settings
 from workflows.model.session import Caller
 
-LOCAL = Caller(tenant="default", principal="local", roles=("admin",))
+_KNOWN = "outlast.caller"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _BY_ADDRESS = frozenset({"local"})
 """Modes in which nothing but the address vouches for a caller."""
@@ -17,11 +18,13 @@ _BY_ADDRESS = frozenset({"local"})
 _READS = ("GET", "HEAD", "OPTIONS")
 
 
-def identify(request: Request) -> Caller:
-    """Who sent a request. In mode `local` that is always the same principal, and identity headers mean nothing."""
-    settings: AccessSettings = request.app.state.settings.access
-    assert settings.mode == "local"
-    return LOCAL
+async def identify(request: Request) -> Caller:
+    """Who sent a request; found out, and counted, once a request. Raises as `Access.identify` does."""
+    if _KNOWN not in request.scope:
+        access: Access = request.app.state.api.access
+        request.scope[_KNOWN] = await access.identify(request.headers)
+    caller: Caller = request.scope[_KNOWN]
+    return caller
 
 
 CallerDep = Annotated[Caller, Depends(identify)]

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
+from activities.db.api_keys import ApiKeys
 from activities.db.changes import Changes
 from activities.db.client import connect
 from activities.db.events import EventLog
@@ -18,6 +19,7 @@ from activities.db.reads import Reads
 from api import errors, openapi
 from api.deps import Api
 from api.gate import Gate
+from api.identity import Access
 from api.routes import changes, chat, erasures, events, health, host_actions, messages, sessions
 from api.sending import Workflows
 from profiles.loading import load_profiles
@@ -67,10 +69,12 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     database = await Database.open(settings.database)
     feed = await Feed.open(settings.database)
     temporal = await connect(settings, database, app.state.temporal_address, for_api=True)
+    access = Access(settings.access, ApiKeys(database))
     app.state.api = Api(
         settings=settings,
         profiles=app.state.profiles,
         durable=app.state.durable,
+        access=access,
         database=database,
         reads=Reads(database, expires=settings.session_ttl_hours > 0, held=settings.session_hold_while_pending),
         messages=Messages(database),
@@ -85,5 +89,6 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     try:
         yield
     finally:
+        await access.close()
         await feed.close()
         await database.close()

@@ -14,6 +14,7 @@ from activities.db.keys import Keys
 from activities.db.messages import Messages
 from activities.db.pool import Database
 from activities.db.reads import Reads
+from api.identity import Access
 from api.sending import Workflows
 from profiles.loading import Profiles
 from settings import Settings
@@ -26,6 +27,7 @@ class Api:
     settings: Settings
     profiles: Profiles
     durable: bool
+    access: Access
     database: Database
     reads: Reads
     messages: Messages

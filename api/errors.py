@@ -42,14 +42,16 @@ _CODES = {
     413: "too_large",
     415: "unsupported_media_type",
     422: "bad_request",
+    429: "rate_limited",
 }
 
 
 class RequestRefused(OutlastError):
     """A request that is wrong by itself, whatever the session's state. `detail` is one sentence."""
 
-    def __init__(self, status: int, detail: str, code: str | None = None, **facts: Any) -> None:
+    def __init__(self, status: int, detail: str, code: str | None = None, *, headers: dict[str, str] | None = None, **facts: Any) -> None:
         super().__init__(detail)
+        self.headers = headers
         self.status = status
         self.code = code or _CODES[status]
         self.detail = detail
@@ -103,7 +105,7 @@ async def _refusal(request: Request, error: Exception) -> ProblemResponse:
 
 async def _request_refused(request: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, RequestRefused)
-    return problem(error.status, error.code, error.detail, **error.facts)
+    return problem(error.status, error.code, error.detail, headers=error.headers, **error.facts)
 
 
 async def _unavailable(request: Request, error: Exception) -> ProblemResponse:

@@ -6,9 +6,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from fastapi import Request, Response
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 
+from api.access import identify
 from api.errors import RequestRefused
 
 MAX_BODY = 16 * 1024 * 1024
@@ -30,14 +32,20 @@ class StrictRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """A route that refuses bad bodies: 413 over 16 MiB, 415 for another content type, 422 for what is not clean JSON."""
+    """A route that refuses bad bodies: 413 over 16 MiB, 415 for another content type, 422 for what is not clean JSON.
+
+    A body is not read before it is known who sends it, where the route asks that.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         takes_body = self.body_field is not None
+        identifies = _depends_on(self.dependant, identify)
 
         async def checked(request: Request) -> Response:
             if takes_body:
+                if identifies:
+                    await identify(request)
                 request = StrictRequest(request.scope, request.receive)
                 body = await _bounded(request)
                 if body:
@@ -46,6 +54,10 @@ class StrictRoute(APIRoute):
             return await handle(request)
 
         return checked
+
+
+def _depends_on(dependant: Dependant, call: Callable[..., Any]) -> bool:
+    return dependant.call is call or any(_depends_on(inner, call) for inner in dependant.dependencies)
 
 
 def parse(body: bytes) -> Any:

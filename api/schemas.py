@@ -19,6 +19,7 @@ from pydantic import (
 
 from profiles.schemas import schema_problem
 from workflows.contracts.json_text import json_text
+from workflows.contracts.naming import party_problem
 from workflows.rules.attachments import MOST_FILES, MOST_NAME
 
 MAX_CONTENT = 1024 * 1024
@@ -49,6 +50,12 @@ def _no_dots(value: str) -> str:
     return value
 
 
+def _is_party(value: str) -> str:
+    if (problem := party_problem(value)) is not None:
+        raise ValueError(problem)
+    return value
+
+
 Id = Annotated[
     str,
     StringConstraints(pattern=r"^[A-Za-z0-9._:-]{1,64}$"),
@@ -60,6 +67,7 @@ Id = Annotated[
 IdPath = Annotated[Id, Path()]
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Party = Annotated[str, AfterValidator(_is_party), Field(description="A principal: at most 255 bytes, no control characters")]
 CallId = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 

@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
-from api.schemas import Body, Id, Name, digest_of
+from api.schemas import Body, Id, Name, Party, digest_of
 
 MAX_SEGMENTS = 64 * 1024
 """Bytes of JSON that the segments of a card take together."""
@@ -56,7 +56,7 @@ class CardBody(ChangeBody):
 class AmendBody(ChangeBody):
     """New values; what is absent stays. `owner_id` null: nobody's but the admins'. `title` null: none."""
 
-    owner_id: Name | None = None
+    owner_id: Party | None = None
     title: Name | None = None
     active_leaf_id: Id | None = None
 

@@ -276,6 +276,18 @@ create table audit (
 create index audit_by_tenant on audit (tenant, at);
 create index audit_by_session on audit (session_uid, at);
 
+-- API keys. What a client holds is `olk_<key_id>_<secret>`; here is only its SHA-256, which is enough for 256 random bits. Revoked keys stay
+-- listed. `last_used_at` lags behind by up to a minute.
+create table api_keys (
+  key_id text primary key check (key_id ~ '^[0-9a-f]{12}$'),
+  hash bytea not null check (octet_length(hash) = 32),
+  tenant text not null, principal text not null,
+  roles text[] not null check (roles <@ array['admin', 'service']),
+  created_at timestamptz not null,
+  expires_at timestamptz, last_used_at timestamptz, revoked_at timestamptz
+);
+create index api_keys_by_tenant on api_keys (tenant, created_at, key_id);
+
 -- Temporal payloads over the inline limit, as the SDK's external storage hands them over (after encryption).
 create table payloads (
   key uuid primary key,

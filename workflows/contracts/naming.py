@@ -1,11 +1,28 @@
 """Names that more than one process must agree on."""
 
+import unicodedata
 from urllib.parse import quote
 
 from temporalio.common import SearchAttributeKey
 
 SESSION_WORKFLOW = "SessionWorkflow"
 ERASURE_WORKFLOW = "ErasureWorkflow"
+
+MOST_PARTY_BYTES = 255
+"""Bytes of UTF-8 that a tenant or principal may have: what Temporal's search attributes and workflow ids hold, percent-encoded too."""
+
+
+def party_problem(text: str) -> str | None:
+    """What keeps a text from naming a tenant or principal, None if nothing does. Names are compared character by character (S17)."""
+    if not text:
+        return "is empty"
+    if any(unicodedata.category(character) in ("Cc", "Cs") for character in text):
+        return "has control characters"
+    if text != text.strip():
+        return "begins or ends with a space"
+    if len(text.encode()) > MOST_PARTY_BYTES:
+        return f"has over {MOST_PARTY_BYTES} bytes"
+    return None
 
 
 def erasure_workflow_id(session_uid: str) -> str:
