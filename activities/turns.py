@@ -160,8 +160,14 @@ class Turns:
             )
             newest = await sql.newest_turn(tx.conn, session_uid=tx.uid)
             batch = await sql.current_batch(tx.conn, session_uid=tx.uid)
-        running = newest["profile"] if newest and newest["state"] == "running" else None
-        return SteeringNoted(newest_turn=newest["turn_id"] if newest else None, running_profile=running, waiting=batch is not None)
+            known = await sql.known_steering(tx.conn, session_uid=tx.uid, id=steering.id)
+        return SteeringNoted(
+            newest_turn=newest["turn_id"] if newest else None,
+            newest_attempt=newest["attempt"] if newest else 0,
+            running_profile=newest["profile"] if newest and newest["state"] == "running" else None,
+            waiting=batch is not None,
+            taken=known["delivered"],
+        )
 
     @activity.defn
     async def record_refusal(self, refused: RecordRefusal) -> None:

@@ -199,11 +199,14 @@ class SessionInputs:
         admission.check_owner(self._jobs.state.head, cancel)
 
     async def cancel(self, cancel: CancelInput) -> CancelReceipt:
-        """Ends the live turn; a turn that has not come yet gets a tombstone."""
+        """Ends the live turn; a turn that has not come yet gets a tombstone.
+
+        A host's result in the middle of a batch is one write: once that is being made, nothing is left to be cancelled.
+        """
         jobs = self._jobs
         self.check_cancel(cancel)
         ended = cancel.rows.ended_turn if cancel.rows else None
-        wanted = cancel.turn_id or jobs.busy_turn
+        wanted = cancel.turn_id or jobs.stoppable_turn(ended)
         if wanted is None or wanted == ended:
             return CancelReceipt(cancel_requested=False)
         if (done := jobs.cancel_turn(wanted)) is not None:

@@ -2,13 +2,12 @@
 
 from temporalio import workflow
 
-from workflows.contracts.carried import QueuedTurn, Steered
+from workflows.contracts.carried import Steered
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import SteerInput, SteerReceipt
 from workflows.contracts.turns import NoteSteering, SteeringNoted
-from workflows.model.turn import TurnRef
 from workflows.rules import admission
-from workflows.rules.state import body_digest, profile_of, remember
+from workflows.rules.state import body_digest, remember
 from workflows.session_jobs import SessionJobs
 
 
@@ -51,6 +50,7 @@ class SessionSteering:
                 profile=steer.profile,
                 accepted_at=workflow.now().isoformat(),
                 own_turn_id=own_turn_id,
+                insists=steer.expected_revision is not None,
             )
         )
         receipt = self._delivered(steering_id, steer.profile, own_turn_id, noted)
@@ -69,17 +69,16 @@ class SessionSteering:
     def _delivered(self, steering_id: str, profile: str | None, own_turn_id: str, noted: SteeringNoted) -> SteerReceipt:
         jobs = self._jobs
         uid = jobs.state.head.session_uid
-        live = jobs.live_turn
-        joins_live = noted.running_profile is not None and profile in (None, noted.running_profile)
-        not_seen_yet = live is not None and live != noted.newest_turn
-        if noted.waiting or joins_live or not_seen_yet or jobs.will_consume(profile):
+        if noted.waiting or noted.taken or self._joins(profile, noted) or jobs.will_take(profile):
             return SteerReceipt(steering_id=steering_id, delivery="queued", session_uid=uid)
-        turn = TurnRef(
-            turn_id=own_turn_id,
-            number=0,
-            kind="steering",
-            message_id=str(workflow.uuid4()),
-            accepted_at=workflow.now().isoformat(),
-        )
-        jobs.enqueue(QueuedTurn(turn=turn, profile=profile_of(jobs.state.head, profile)))
-        return SteerReceipt(steering_id=steering_id, delivery="promoted", session_uid=uid, turn_id=turn.turn_id)
+        jobs.enqueue_steering(own_turn_id, profile)
+        return SteerReceipt(steering_id=steering_id, delivery="promoted", session_uid=uid, turn_id=own_turn_id)
+
+    def _joins(self, profile: str | None, noted: SteeringNoted) -> bool:
+        """True if a turn of the profile runs in the rows, or is live and has yet to begin there (R151)."""
+        if noted.running_profile is not None and profile in (None, noted.running_profile):
+            return True
+        live = self._jobs.live
+        if live is None or profile not in (None, live.profile):
+            return False
+        return (live.turn.turn_id, live.turn.attempt) != (noted.newest_turn, noted.newest_attempt)

@@ -19,7 +19,9 @@ from workflows.model.turn import TurnError, TurnRef
 
 
 class TurnOutcome(Record):
-    """How a turn ended. `host_calls` are open if it `paused`. `next_step` is the step that a retry runs."""
+    """How a turn ended. `host_calls` are open if it `paused`. `next_step` is the step that a retry runs, `passed_over` the profile of
+    steering that it could not take.
+    """
 
     turn: TurnRef
     state: str
@@ -29,6 +31,7 @@ class TurnOutcome(Record):
     error: TurnError | None = None
     at: str = ""
     expires_at: str = ""
+    passed_over: str = ""
 
 
 class LiveTurn:
@@ -44,6 +47,16 @@ class LiveTurn:
         self._step = job.first_step
         self._spent = 0.0
         self._under_way: set[workflow.ActivityHandle[RawValue]] = set()
+
+    @property
+    def profile(self) -> str:
+        """The profile that it runs under."""
+        return self._job.profile
+
+    @property
+    def stoppable(self) -> bool:
+        """False for a host's result in the middle of a batch: one write, which is as good as made."""
+        return self._job.runs_model
 
     def cancel(self) -> bool:
         """Asks the turn to end. False if it was asked before."""
@@ -70,7 +83,7 @@ class LiveTurn:
     async def run(self) -> TurnOutcome:
         """The turn from its opening to its end."""
         if not self._job.runs_model:
-            return await self._hand_over()
+            return await (self.end(CANCELLED) if self._job.cancelled else self._hand_over())
         opening: Opening | None = self._opening()
         while True:
             done = await self._model_step(opening)
@@ -201,6 +214,7 @@ class LiveTurn:
             error=done.error,
             at=done.at,
             expires_at=done.expires_at,
+            passed_over=done.passed_over,
         )
 
 

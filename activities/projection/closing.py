@@ -62,8 +62,8 @@ async def close_step(tx: SessionTx, step: RunStep, end: StepEnd) -> StepDone:
     key = {"session_uid": tx.uid, "turn_id": step.turn.turn_id, "attempt": step.turn.attempt, "step": step.step}
     if tx.turn_state != "running" or tx.turn_attempt != step.turn.attempt:
         return await _closed_before(tx, key)
-    if end.done.state == "answered" and tx.steered and await _steering_came(tx, step, end):
-        end = replace(end, done=end.done.model_copy(update={"state": "calls"}))
+    if end.done.state == "answered" and tx.steered:
+        end = replace(end, done=await _behind_steering(tx, step, end))
     if end.done.state != "calls":
         end = replace(end, done=end.done.model_copy(update={"expires_at": tx.slide(moment(end.done.at))}))
     if await sql.close_step(tx.conn, **key, result=end.done.model_dump_json(exclude_defaults=True)) is None:
@@ -78,10 +78,15 @@ async def close_step(tx: SessionTx, step: RunStep, end: StepEnd) -> StepDone:
     return end.done
 
 
-async def _steering_came(tx: SessionTx, step: RunStep, end: StepEnd) -> bool:
-    """Steering that was accepted before this very transaction causes one more step; what comes later is promoted."""
+async def _behind_steering(tx: SessionTx, step: RunStep, end: StepEnd) -> StepDone:
+    """Steering that was accepted before this very transaction causes one more step; what comes later, or is for another profile, is
+    promoted.
+    """
     pending = [row["id"] async for row in sql.pending_steering(tx.conn, session_uid=tx.uid, profile=step.profile)]
-    return bool(set(pending) - set(end.done.steering))
+    if set(pending) - set(end.done.steering):
+        return end.done.model_copy(update={"state": "calls"})
+    passed_over: str | None = await sql.passed_over_profile(tx.conn, session_uid=tx.uid, profile=step.profile)
+    return end.done.model_copy(update={"passed_over": passed_over or ""})
 
 
 async def _closed_before(tx: SessionTx, key: dict[str, Any]) -> StepDone:

@@ -60,10 +60,12 @@ def asks_host(*call_ids: str) -> Script:
 
 @dataclass
 class Scripted:
-    """Records what the workflow asks for. `step` decides what a model step comes to."""
+    """Records what the workflow asks for. `step` decides what a model step comes to; `handing` and `noting` what these writes say."""
 
     step: Script = answers
     tool: Callable[[RunTool], ToolDone] = lambda call: ToolDone(call_id=call.call.call_id, output="1", at=AT)
+    handing: Callable[[HandOver], Awaitable[TurnEnded]] | None = None
+    noting: Callable[[NoteSteering], Awaitable[SteeringNoted]] | None = None
     written: Written = field(default_factory=Written)
     head: Head = field(default_factory=lambda: Head(default_profile="default", indexed=True))
     asked: list[Any] = field(default_factory=list)
@@ -101,7 +103,7 @@ class Scripted:
     @activity.defn
     async def hand_over(self, step: HandOver) -> TurnEnded:
         self.asked.append(step)
-        return TurnEnded(at=AT)
+        return await self.handing(step) if self.handing else TurnEnded(at=AT)
 
     @activity.defn
     async def end_turn(self, end: EndTurn) -> TurnEnded:
@@ -116,7 +118,7 @@ class Scripted:
     @activity.defn
     async def note_steering(self, steering: NoteSteering) -> SteeringNoted:
         self.asked.append(steering)
-        return SteeringNoted()
+        return await self.noting(steering) if self.noting else SteeringNoted()
 
     @activity.defn
     async def record_refusal(self, refused: RecordRefusal) -> None:

@@ -193,6 +193,25 @@ REGRESSIONS: dict[str, list[Step]] = {
         (0, "retry", {}),
         (0, "message", {}),
     ],
+    "a_retry_is_expected_by_others": [
+        (0, "message", {"plan": ("boom",)}),
+        (0, "retry", {"plan": ("gate",), "revision": 0}),
+        (0, "message", {"revision": -1}),
+        (0, "release", {}),
+    ],
+    "a_cancelled_result_within_a_batch": [
+        (0, "message", {"plan": ("host3",)}),
+        (0, "cancel", {"which": "new"}),
+        (0, "resume", {"turn": "tombstone"}),
+        (0, "resume", {"which": 1}),
+        (0, "message", {}),
+    ],
+    "steering_that_the_result_could_not_take": [
+        (0, "message", {"plan": ("host1",)}),
+        (0, "steer", {"profile": "other"}),
+        (0, "resume", {}),
+        (0, "message", {}),
+    ],
 }
 
 

@@ -13,7 +13,7 @@ from activities.db.reads import Reads
 from api.sending import Workflows
 from api.turns import said
 from tests.model.invariants import check_rows
-from tests.models import Behaviour, calls, says, script
+from tests.models import Behaviour, calls, raises, says, script
 from tests.system import System, running_system
 from workflows.contracts.inputs import CloseInput, Input, SteerInput
 
@@ -137,6 +137,38 @@ async def expected_by_expected(system: System, session: str, number: int) -> Non
     assert sorted(problem(answer)[0] for answer in answers) == [200, 409]
 
 
+async def retry_by_expected(system: System, session: str, number: int) -> None:
+    """S39: another attempt is a change as well."""
+    view = await system.get(f"/sessions/{session}")
+    turn = await system.conn.fetchval("select turn_id from turns join sessions s using (session_uid) where s.session_id = $1", session)
+    again = system.post(f"/sessions/{session}/turns/{turn}/retry", {"expected_revision": view["revision"]}, api=number % 2)
+    answers = await asyncio.gather(again, say(system, session, number + 1, expected_revision=view["revision"]))
+    assert sorted(answer.status_code for answer in answers) == [200, 409], [problem(answer) for answer in answers]
+
+
+async def steering_by_expected(system: System, session: str, number: int) -> None:
+    """S39: so is steering that gets a turn of its own."""
+    revision = (await system.get(f"/sessions/{session}"))["revision"]
+    words = {"session_id": session, "content": "brief", "message_type": "steering", "expected_revision": revision}
+    answers = await asyncio.gather(
+        system.post("/chat", words, api=number % 2), say(system, session, number + 1, expected_revision=revision)
+    )
+    assert sorted(answer.status_code for answer in answers) in ([200, 409], [202, 409]), [problem(answer) for answer in answers]
+
+    async def second() -> bool:
+        return bool((await system.get(f"/sessions/{session}"))["turn_number"] == 2)
+
+    await system.until(second)
+
+
+async def result_by_expected(system: System, session: str, number: int) -> None:
+    """S39: and a result in the middle of a batch."""
+    revision = (await system.get(f"/sessions/{session}"))["revision"]
+    body = {"session_id": session, "tool_call_id": "c1", "tool_result": "ok", "expected_revision": revision}
+    answers = await asyncio.gather(system.post("/chat", body, api=number % 2), say(system, session, number + 1, expected_revision=revision))
+    assert sorted(answer.status_code for answer in answers) == [200, 409], [problem(answer) for answer in answers]
+
+
 async def steering_by_end(system: System, session: str, number: int) -> None:
     await system.submit(session, "go")
     await asyncio.sleep(0.004 * (number % 12))
@@ -189,6 +221,9 @@ RACES: dict[str, tuple[Race, Behaviour]] = {
     "r137_repair_by_continuation": (repair_by_continuation, ONE),
     "s40_message_by_message": (message_by_message, says("hi")),
     "s39_expected_by_expected": (expected_by_expected, says("hi")),
+    "s39_retry_by_expected": (retry_by_expected, raises(ValueError("a bug"))),
+    "s39_steering_by_expected": (steering_by_expected, says("hi")),
+    "s39_result_by_expected": (result_by_expected, THREE),
     "r143_steering_by_end": (steering_by_end, says("hi")),
     "s20_close_by_turn": (close_by_turn, says("hi")),
     "s58_deadline_by_continuation": (deadline_by_continuation, calls(("c1", "quick", {}))),

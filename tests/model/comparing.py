@@ -4,20 +4,28 @@ import json
 from typing import Any
 
 from tests.model.reference import Session
-from tests.model.turns import Message, Turn
+from tests.model.turns import UNNAMED, Message, Turn
 from tests.system import System
 
 Shown = dict[str, Any]
 
 
-async def names_of(system: System, uid: Any) -> dict[str | None, str | None]:
-    """The reference model's names of a session's messages, by their real ids."""
+Names = dict[str | None, str | None]
+
+
+async def names_of(system: System, uid: Any, model: Session) -> Names:
+    """The reference model's names of a session's messages and turns, by their real ids."""
+    given = {turn.number: turn.id for turn in model.turns.values() if turn.number}
+    rows = await system.conn.fetch("select turn_id, number from turns where session_uid = $1", uid)
+    turns = {row["turn_id"]: given.get(row["number"], row["turn_id"]) for row in rows if given.get(row["number"], "").startswith(UNNAMED)}
     rows = await system.conn.fetch("select id, role, turn_id from messages where session_uid = $1", uid)
-    return {None: None} | {row["id"]: f"@{row['turn_id']}" if row["role"] == "assistant" else row["id"] for row in rows}
+    made = {row["id"]: f"@{turns.get(row['turn_id'], row['turn_id'])}" if row["role"] == "assistant" else row["id"] for row in rows}
+    return {None: None} | turns | made
 
 
-async def shown_by(system: System, session: str, caller: str, api: int) -> Shown:
+async def shown_by(system: System, model: Session, caller: str, api: int) -> Shown:
     """Everything that a session's owner can read of it, and the rows behind it."""
+    session = model.name
     headers = {"x-test-principal": caller}
     answer = await system.apis[api].get(f"/api/sessions/{session}", headers=headers)
     if answer.status_code == 404:
@@ -26,7 +34,7 @@ async def shown_by(system: System, session: str, caller: str, api: int) -> Shown
     uid = await system.conn.fetchval("select session_uid from sessions where tenant = $1 and session_id = $2", system.tenant, session)
     rows = (await system.get(f"/sessions/{session}/messages", api=api, headers=headers))["messages"]
     tree = (await system.get(f"/sessions/{session}/tree", api=api, headers=headers))["messages"]
-    names = await names_of(system, uid)
+    names = await names_of(system, uid, model)
     pending, live = view["pending_action"], view["live_turn"]
     return {
         "owner": view["owner_id"],
@@ -37,7 +45,7 @@ async def shown_by(system: System, session: str, caller: str, api: int) -> Shown
         "count": view["message_count"],
         "pending": [pending["tool_call_id"], *(call["call_id"] for call in pending["queued"])] if pending else [],
         "asks": names[pending["assistant_message_id"]] if pending else None,
-        "live": live["turn_id"] if live else None,
+        "live": names.get(live["turn_id"], live["turn_id"]) if live else None,
         "path": [_row(row, names) for row in rows if not row.get("steering")],
         "tree": sorted((names[row["id"]], names[row["parent_id"]], row["role"], row["content"]) for row in tree),
         "turns": await _turns(system, uid, names),
@@ -45,7 +53,7 @@ async def shown_by(system: System, session: str, caller: str, api: int) -> Shown
     }
 
 
-def _row(row: dict[str, Any], names: dict[str | None, str | None]) -> tuple[Any, ...]:
+def _row(row: dict[str, Any], names: Names) -> tuple[Any, ...]:
     tools = [
         (tool["id"], tool["name"], tool.get("outcome"), tool.get("status"))
         for segment in row["segments"]
@@ -56,16 +64,17 @@ def _row(row: dict[str, Any], names: dict[str | None, str | None]) -> tuple[Any,
     return names[row["id"]], names[row["parent_id"]], row["role"], row["content"], error, tools
 
 
-async def _turns(system: System, uid: Any, names: dict[str | None, str | None]) -> list[tuple[Any, ...]]:
+async def _turns(system: System, uid: Any, names: Names) -> list[tuple[Any, ...]]:
     rows = await system.conn.fetch("select * from turns where session_uid = $1 order by number", uid)
     return [_turn(row, names) for row in rows]
 
 
-def _turn(row: Any, names: dict[str | None, str | None]) -> tuple[Any, ...]:
+def _turn(row: Any, names: Names) -> tuple[Any, ...]:
     final = json.loads(row["final"]) if row["final"] else None
     error = json.loads(row["error"])["type"] if row["error"] else None
-    ended = ended_of(final) if final else None
-    return row["turn_id"], row["number"], row["attempt"], row["kind"], row["state"], error, names[row["message_id"]], ended
+    turn_id = names.get(row["turn_id"], row["turn_id"])
+    ended = (turn_id, *ended_of(final)[1:]) if final else None
+    return turn_id, row["number"], row["attempt"], row["kind"], row["state"], error, names[row["message_id"]], ended
 
 
 def ended_of(final: dict[str, Any]) -> tuple[Any, ...]:
@@ -77,7 +86,7 @@ def ended_of(final: dict[str, Any]) -> tuple[Any, ...]:
     return final["turn_id"], final["user_message_id"], *counts, final["content"], calls, error
 
 
-async def _steering(system: System, uid: Any, names: dict[str | None, str | None]) -> list[tuple[Any, ...]]:
+async def _steering(system: System, uid: Any, names: Names) -> list[tuple[Any, ...]]:
     rows = await system.conn.fetch("select * from steering where session_uid = $1 order by number", uid)
     return [(row["id"], row["status"], names[row["message_id"]]) for row in rows]
 

@@ -15,7 +15,7 @@ from tests.model.comparing import ended_of, model_ended, shown_by, shown_in
 from tests.model.director import Director
 from tests.model.invariants import check_rows
 from tests.model.reference import Session
-from tests.model.turns import Refused, Turn
+from tests.model.turns import UNNAMED, Refused, Turn
 from tests.system import System, running_system
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import Input
@@ -62,12 +62,23 @@ class Pairs:
     async def _real(self, model: Session, name: str) -> str:
         if not name.startswith("@"):
             return name
+        turn_id = await self._real_turn(model, name[1:])
         found = await self.world.system.conn.fetchval(
             "select m.id from messages m join sessions s using (session_uid) "
             "where s.tenant = $1 and s.session_id = $2 and m.turn_id = $3 and m.role = 'assistant'",
-            self.world.system.tenant, model.name, name[1:],
+            self.world.system.tenant, model.name, turn_id,
         )  # fmt: skip
         assert isinstance(found, str), f"there is no message {name}"
+        return found
+
+    async def _real_turn(self, model: Session, turn_id: str) -> str:
+        if not turn_id.startswith(UNNAMED):
+            return turn_id
+        found = await self.world.system.conn.fetchval(
+            "select t.turn_id from turns t join sessions s using (session_uid) where s.tenant = $1 and s.session_id = $2 and t.number = $3",
+            self.world.system.tenant, model.name, model.turns[turn_id].number,
+        )  # fmt: skip
+        assert isinstance(found, str), f"there is no turn {turn_id}"
         return found
 
     @staticmethod
@@ -134,7 +145,7 @@ class Pairs:
         found: list[dict[str, Any]] = [{}]
 
         async def same() -> bool:
-            found[0] = await shown_by(self.world.system, model.name, model.owner or OWNER, api)
+            found[0] = await shown_by(self.world.system, model, model.owner or OWNER, api)
             return found[0] == wanted and director.holds(model.name) == (model.live is not None)
 
         try:

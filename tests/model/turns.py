@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 DEFAULT = "assistant"
+UNNAMED = "?"
+"""What the ids begin with of turns whose real ones the runtime chose."""
+
 WORDS = {"success": "completed", "failed": "failed", "denied": "denied"}
 RETRYABLE = {"internal", "empty_response"}
 FAILS = {"boom": "internal", "bad": "provider_client_error", "empty": "empty_response"}
@@ -106,6 +109,7 @@ class Turns:
     queue: list[Turn] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
     counter: int = 0
+    unnamed: int = 0
 
     # Reading
 
@@ -124,7 +128,7 @@ class Turns:
     @property
     def expected_revision(self) -> int:
         """What a writer may expect: everything that was accepted counts."""
-        return self.revision + sum(1 for turn in self.queue if turn.user or turn.result)
+        return self.revision + len(self.queue)
 
     def waiting(self, profile: str) -> list[Steering]:
         """Steering that a turn of this profile takes."""
@@ -156,8 +160,13 @@ class Turns:
             self.open(turn)
             self.leaf = turn.message
         if turn.result and not turn.last:
-            self.end(turn, "waiting")
+            if turn.cancelled:
+                self.settle("cancelled")
+                self.fail(turn, "cancelled", "")
+            else:
+                self.end(turn, "waiting")
             return
+        self.revision += 1
         self.live = turn
         if turn.cancelled:
             self.fail(turn, "cancelled", "")
@@ -172,8 +181,6 @@ class Turns:
             call_id, outcome = turn.result
             self.calls[call_id].state = (outcome, None if outcome == "success" else WORDS[outcome])
             self.batch.remove(call_id)
-        if turn.user or (turn.result and turn.last):
-            self.revision += 1
 
     def find_place(self, turn: Turn) -> bool:
         """Steering extends the last assistant message, or makes one (R145)."""
@@ -257,6 +264,10 @@ class Turns:
         self.revision += 1
         turn.state, turn.revision, turn.pending, turn.taken = state, self.revision, tuple(self.batch), []
         self.live, self.last = None, turn
+        left = [one for one in self.steering.values() if one.message is None and one.profile not in (None, turn.profile)]
+        if state == "completed" and left and not self.queue:
+            self.unnamed += 1
+            self.put(Turn(f"{UNNAMED}{self.unnamed}", "steering", left[0].profile or DEFAULT))
 
     def settle(self, status: str) -> list[str]:
         """What was pending gets one status; answers the calls."""

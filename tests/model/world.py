@@ -41,8 +41,9 @@ class Example(Pairs):
             body = {**known[repeat[0] % len(known)]}
             body["content"] += "" if repeat[1] else " else"
         body |= self._expected(model, revision) | self._turn_id(model, turn)
+        turn_id, body["turn_id"] = body["turn_id"], await self._real_turn(model, body["turn_id"])
         told = (body["content"], body.get("parent_id"), body["when_busy"])
-        new = Turn(body["turn_id"], "message", DEFAULT, plan, body["content"], body.get("parent_id"), body["id"])
+        new = Turn(turn_id, "message", DEFAULT, plan, body["content"], body.get("parent_id"), body["id"])
         judged = self._judge(lambda: model.send(caller, new, told, when_busy, body.get("expected_revision")))
         if judged is new:
             self._bodies[at][body["id"]] = {name: body[name] for name in ("id", "content", "parent_id", "when_busy") if name in body}
@@ -66,9 +67,8 @@ class Example(Pairs):
         if behind:
             model.release()
         call_id = self._call(model, which)
-        body = {"tool_call_id": call_id, "tool_result": call_id, "tool_outcome": outcome, "turn_id": turn_id} | self._expected(
-            model, revision
-        )
+        body: dict[str, Any] = {"tool_call_id": call_id, "tool_result": call_id, "tool_outcome": outcome}
+        body |= {"turn_id": await self._real_turn(model, turn_id)} | self._expected(model, revision)
         new = Turn(turn_id, "continuation", DEFAULT, plan, result=(call_id, outcome))
         judged = self._judge(lambda: model.resume(caller, new, body.get("expected_revision")))
         await self._chat(model, body, judged, caller, api, behind=behind)
@@ -80,7 +80,8 @@ class Example(Pairs):
         turn_id = "t-none" if which == "unknown" or not known else known[which] if isinstance(which, int) else self._last(model, known)
         expected = self._expected(model, revision)
         judged = self._judge(lambda: model.retry(caller, turn_id, plan, expected.get("expected_revision")))
-        await self._chat(model, expected, judged, caller, api, path=f"/sessions/{model.name}/turns/{turn_id}/retry")
+        real = await self._real_turn(model, turn_id)
+        await self._chat(model, expected, judged, caller, api, path=f"/sessions/{model.name}/turns/{real}/retry")
 
     @staticmethod
     def _last(model: Session, known: list[str]) -> str:
@@ -99,7 +100,7 @@ class Example(Pairs):
         turn_id = self._turn_named(model, which)
         judged = self._judge(lambda: model.cancel(caller, turn_id))
         self._expect(model)
-        body = {} if turn_id is None else {"turn_id": turn_id}
+        body = {} if turn_id is None else {"turn_id": await self._real_turn(model, turn_id)}
         answer = await self._post(f"/sessions/{model.name}/cancel", body, caller, api)
         if isinstance(judged, Refused):
             self._refused(answer, judged)

@@ -70,7 +70,8 @@ class StepDone(Record):
     refused the input (`error` says why), nothing was written; `stale` the turn had been ended before, nothing was written.
     `response` is the new pydantic-ai message as JSON text, empty if there is none. `host_calls` are the open host calls of
     the response. `message_id` is the assistant message, given where the rows decided which one it is; `steering` are the records
-    that the step consumed. `at` is the time of the closing transaction (ISO 8601, UTC), `seconds` what the step took.
+    that the step consumed, `passed_over` is the profile of pending steering that a turn which `answered` could not take (empty: there is
+    none). `at` is the time of the closing transaction (ISO 8601, UTC), `seconds` what the step took.
     """
 
     state: Literal["answered", "calls", "paused", "failed", "cancelled", "refused", "stale"]
@@ -83,6 +84,7 @@ class StepDone(Record):
     error: TurnError | None = None
     message_id: str = ""
     steering: tuple[str, ...] = ()
+    passed_over: str = ""
     at: str = ""
     first_text_at: str = ""
     expires_at: str = ""

@@ -71,7 +71,7 @@ class CallsRepaired(Record):
 
 
 class NoteSteering(Record):
-    """Steering that was accepted. `own_turn_id` is the turn that it gets if it is promoted."""
+    """Steering that was accepted. `own_turn_id` is the turn that it gets if it is promoted. It `insists` on the session's revision."""
 
     session: SessionRef
     id: str
@@ -80,14 +80,17 @@ class NoteSteering(Record):
     profile: str | None = None
     accepted_at: str
     own_turn_id: str | None = None
+    insists: bool = False
 
 
 class SteeringNoted(Record):
-    """What the rows showed in the transaction that noted it: the newest turn and whether it was running under which profile, and
-    whether the host was awaited.
+    """What the rows showed in the transaction that noted it: the newest turn and whether it was running under which profile,
+    whether the host was awaited, and whether a step has taken the steering already.
     """
 
     newest_turn: str | None = None
+    newest_attempt: int = 0
+    taken: bool = False
     running_profile: str | None = None
     waiting: bool = False
 

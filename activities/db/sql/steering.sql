@@ -10,6 +10,12 @@ select id, content, accepted_at from steering
 where session_uid = :session_uid and status = 'pending' and (profile is null or profile = :profile)
 order by number;
 
+-- name: passed_over_profile(session_uid, profile)$
+-- The profile of the oldest steering that a turn of this profile can't take; null if there is none.
+select g.profile from steering g
+where g.session_uid = :session_uid and g.status = 'pending' and g.profile <> :profile
+order by g.number limit 1;
+
 -- name: deliver_steering(session_uid, ids, changes, message_id, turn_id, at)
 -- The step that consumed it has finished. Each of them is a change of its own.
 update steering g set status = 'delivered', delivered_at = greatest(:at, g.accepted_at), message_id = :message_id, turn_id = :turn_id,

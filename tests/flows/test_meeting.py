@@ -1,0 +1,191 @@
+"""Inputs that come in the middle of something: a result that is being written, steering on its way into the rows, a turn that begins."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from temporalio.client import Client
+
+from tests.flows.scripted import AT, Scripted, asks_host, ended, refused, session_with
+from workflows.contracts.inputs import CancelInput, RetryInput, RowsSaid, SteerInput
+from workflows.contracts.steps import RunStep, StepDone
+from workflows.contracts.turns import EndTurn, HandOver, NoteSteering, SteeringNoted, TurnEnded
+from workflows.model.turn import TurnError
+
+UNSEEN = RowsSaid(session_uid="x", ended_turn="another")
+"""What an api says that looked before the turn, which is live now, had begun."""
+
+
+def held(until: asyncio.Event, *which: int) -> Callable[[RunStep], Awaitable[StepDone]]:
+    """Steps of the turns with these numbers wait."""
+
+    async def script(step: RunStep) -> StepDone:
+        if step.turn.number in which:
+            await until.wait()
+        return StepDone(state="answered", at=AT)
+
+    return script
+
+
+async def test_s39_a_retry_is_a_change_that_others_have_to_expect(temporal: Client) -> None:
+    go_on = asyncio.Event()
+
+    async def fails_once(step: RunStep) -> StepDone:
+        if step.turn.attempt == 1:
+            return StepDone(state="failed", error=TurnError.of("rate_limit", "slow down"), at=AT)
+        await go_on.wait()
+        return StepDone(state="answered", at=AT)
+
+    async with session_with(temporal, Scripted(step=fails_once)) as session:
+        turn = await session.say()
+        revision = (await session.until(lambda head: head.last_turn is not None)).revision
+        await session.send("retry", RetryInput(turn_id=turn["turn_id"], expected_revision=revision))
+        late = await refused(session.say("late", expected_revision=revision, rows=UNSEEN))
+        assert (late.code, late.facts["revision"]) == ("conversation_conflict", revision + 1)
+        go_on.set()
+        assert (await session.until(lambda head: head.last_turn is not None)).revision == revision + 2
+
+
+async def test_s39_promoted_steering_is_a_change_that_others_have_to_expect(temporal: Client) -> None:
+    go_on = asyncio.Event()
+    async with session_with(temporal, Scripted(step=held(go_on, 2))) as session:
+        await session.say()
+        await ended(session, 1)
+        revision = (await session.head()).revision
+        taken = await session.send("steer", SteerInput(id="g1", content="brief", expected_revision=revision))
+        assert taken["delivery"] == "promoted"
+        late = await refused(session.say("late", expected_revision=revision, rows=UNSEEN))
+        assert (late.code, late.facts["revision"]) == ("conversation_conflict", revision + 1)
+        go_on.set()
+        await ended(session, 2)
+
+
+async def test_s39_who_comes_while_steering_that_insists_is_noted_is_judged_after_it(temporal: Client) -> None:
+    noting, go_on = asyncio.Event(), asyncio.Event()
+
+    async def note(_: NoteSteering) -> SteeringNoted:
+        noting.set()
+        await go_on.wait()
+        return SteeringNoted(newest_turn="?")
+
+    async with session_with(temporal, Scripted(noting=note)) as session:
+        await session.say()
+        await ended(session, 1)
+        revision = (await session.head()).revision
+        steering = asyncio.create_task(session.send("steer", SteerInput(id="g1", content="brief", expected_revision=revision)))
+        await noting.wait()
+        late = asyncio.create_task(refused(session.say("late", expected_revision=revision)))
+        await asyncio.wait({late}, timeout=0.2)
+        go_on.set()
+        assert (await steering)["delivery"] == "promoted" and (await late).code == "conversation_conflict"
+
+
+async def test_s39_a_result_that_is_being_written_is_a_change_already(temporal: Client) -> None:
+    writing, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hand(_: HandOver) -> TurnEnded:
+        writing.set()
+        await go_on.wait()
+        return TurnEnded(at=AT)
+
+    async with session_with(temporal, Scripted(step=asks_host("c1", "c2"), handing=hand)) as session:
+        await session.say()
+        await ended(session, 1)
+        revision = (await session.head()).revision
+        await session.answer("c1", expected_revision=revision)
+        await writing.wait()
+        late = await refused(session.say("late", expected_revision=revision, rows=UNSEEN))
+        assert (late.code, late.facts["revision"]) == ("conversation_conflict", revision + 1)
+        go_on.set()
+        await ended(session, 2)
+
+
+async def test_r91_a_cancel_finds_nothing_to_do_while_a_result_within_a_batch_is_written(temporal: Client) -> None:
+    writing, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hand(_: HandOver) -> TurnEnded:
+        writing.set()
+        await go_on.wait()
+        return TurnEnded(at=AT)
+
+    async with session_with(temporal, Scripted(step=asks_host("c1", "c2"), handing=hand)) as session:
+        await session.say()
+        await ended(session, 1)
+        turn = await session.answer("c1")
+        await writing.wait()
+        for cancel in (CancelInput(), CancelInput(turn_id=turn["turn_id"])):
+            assert await session.send("cancel", cancel) == {"cancel_requested": False, "turn_id": None}
+        go_on.set()
+        head = await session.until(lambda head: head.turn_number == 2)
+        assert head.batch and head.batch.answered == ("c1",) and head.last_turn and head.last_turn.error is None
+
+
+async def test_r92_a_result_within_a_batch_that_was_cancelled_before_it_came_ends_the_batch(temporal: Client) -> None:
+    scripted = Scripted(step=asks_host("c1", "c2"))
+    async with session_with(temporal, scripted) as session:
+        await session.say()
+        await ended(session, 1)
+        assert (await session.send("cancel", CancelInput(turn_id="later")))["cancel_requested"] is True
+        await session.answer("c1", turn_id="later")
+        head = await session.until(lambda head: head.turn_number == 2)
+        assert head.batch is None and head.last_turn and head.last_turn.error and head.last_turn.error.type == "cancelled"
+        assert (await refused(session.answer("c2"))).facts["recorded_status"] == "cancelled"
+        assert (await refused(session.answer("c1"))).facts["recorded_status"] == "completed"
+    ends = scripted.of(EndTurn)
+    assert [(end.opening.result.call_id, end.error.type) for end in ends] == [("c1", "cancelled")]
+    assert scripted.of(HandOver) == []
+
+
+@pytest.mark.parametrize(("profile", "delivery"), [(None, "queued"), ("default", "queued"), ("other", "promoted")])
+async def test_r151_a_turn_that_has_yet_to_begin_in_the_rows_takes_steering_of_its_profile_only(
+    temporal: Client, profile: str | None, delivery: str
+) -> None:
+    go_on = asyncio.Event()
+    async with session_with(temporal, Scripted(step=held(go_on, 1))) as session:
+        await session.say()
+        taken = await session.send("steer", SteerInput(id="g1", content="brief", profile=profile))
+        go_on.set()
+        assert taken["delivery"] == delivery
+        await ended(session, 2 if delivery == "promoted" else 1)
+
+
+async def test_r151_steering_that_a_turn_could_not_take_is_promoted_when_the_session_is_idle(temporal: Client) -> None:
+    async def passes_over(step: RunStep) -> StepDone:
+        return StepDone(state="answered", passed_over="other" if step.turn.kind == "message" else "", at=AT)
+
+    scripted = Scripted(step=passes_over)
+    async with session_with(temporal, scripted) as session:
+        await session.say()
+        await ended(session, 2)
+    assert [(step.turn.kind, step.profile) for step in scripted.steps] == [("message", "default"), ("steering", "other")]
+
+
+async def test_r154_steering_that_a_retry_took_while_it_was_noted_gets_no_turn(temporal: Client) -> None:
+    noting, go_on = asyncio.Event(), asyncio.Event()
+
+    async def fails_once(step: RunStep) -> StepDone:
+        if step.turn.attempt == 1:
+            return StepDone(state="failed", error=TurnError.of("rate_limit", "slow down"), at=AT)
+        return StepDone(state="answered", steering=("g1",), at=AT)
+
+    scripted = Scripted(step=fails_once)
+    async with session_with(temporal, scripted) as session:
+        turn = await session.say()
+
+        async def note(_: NoteSteering) -> SteeringNoted:
+            if noting.is_set():
+                return SteeringNoted(newest_turn=turn["turn_id"], newest_attempt=2, taken=True)
+            noting.set()
+            await go_on.wait()
+            return SteeringNoted(newest_turn=turn["turn_id"], newest_attempt=1)
+
+        scripted.noting = note
+        await session.until(lambda head: head.last_turn is not None)
+        steering = asyncio.create_task(session.send("steer", SteerInput(id="g1", content="brief")))
+        await noting.wait()
+        await session.send("retry", RetryInput(turn_id=turn["turn_id"]))
+        await session.until(lambda head: bool(head.last_turn and head.last_turn.turn.attempt == 2))
+        go_on.set()
+        assert (await steering)["delivery"] == "queued"
+        assert (await session.head()).turn_number == 1
+    assert len(scripted.of(NoteSteering)) == 2
