@@ -110,8 +110,9 @@ async def check_temporal(found: Endpoints) -> Finding:
 
 
 async def check_postgres(found: Endpoints) -> Finding:
-    """Whether Postgres answers and its schema is at this release's head."""
+    """Whether Postgres answers, its schema is at this release's head, and the role that we are holds what api and worker need."""
     status = await schema_status(found.settings.database)
     if status.state == "ready":
-        return Finding("ok", f"schema at {status.current}")
+        rights = "owns it" if status.role == status.owner else "holds what api and worker need"
+        return Finding("ok", f"schema at {status.current}, role {status.role} {rights}")
     return Finding("FAIL", f"{status.state}: {status.error}")

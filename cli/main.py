@@ -70,12 +70,17 @@ def worker(data_dir: DataDir = None) -> None:
 
 
 @app.command()
-def migrate(data_dir: DataDir = None) -> None:
-    """Bring the database's schema to this release, and register Temporal's search attributes."""
+def migrate(
+    data_dir: DataDir = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Also take back from the runtime role what only an older release needed. Not while one runs.")
+    ] = False,
+) -> None:
+    """Bring the database's schema to this release, grant the runtime role what it needs, and register Temporal's search attributes."""
     from cli.migrating import run_migrate
 
     settings = configured(data_dir)
-    leave(attempt(lambda: asyncio.run(run_migrate(settings, say, warn))))
+    leave(attempt(lambda: asyncio.run(run_migrate(settings, say, warn, exact=exact))))
 
 
 @app.command()

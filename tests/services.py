@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from cli.services.temporal import TemporalServer
 
 TEMPLATE = "outlast_template"
+RUNTIME_ROLE = "outlast_runtime"
+"""What api and worker connect as in tests: it holds what `outlast migrate` grants and no more."""
 DYNAMIC = {
     # A run younger than this that continues as new delays its successor; tests roll sessions far more often than life does.
     "history.workflowIdReuseMinimalInterval": '"10ms"',
@@ -65,11 +67,25 @@ def running_postgres(*, tcp_port: int | None = None, options: Mapping[str, str] 
 
 
 async def make_template(server: "PostgresServer") -> None:
-    """Makes the database that `fresh_database` copies: migrated as a deployment's is."""
+    """Makes the database that `fresh_database` copies: migrated by its owner for a runtime role, as a deployment's is."""
+    import asyncpg
+
     from activities.db.migrate import migrate
     from settings import DatabaseSettings
 
-    await migrate(DatabaseSettings(url=server.url(TEMPLATE)), create=True)
+    admin = await asyncpg.connect(server.url("postgres"))
+    try:
+        await admin.execute(f"create role {RUNTIME_ROLE} login")
+    finally:
+        await admin.close()
+    await migrate(DatabaseSettings(url=server.url(TEMPLATE), runtime_role=RUNTIME_ROLE), create=True)
+
+
+def as_runtime(url: str) -> str:
+    """The same database for api and worker. `url` is its owner's, with which a test looks and prepares."""
+    from cli.services.postgres import SUPERUSER
+
+    return url.replace(f"//{SUPERUSER}@", f"//{RUNTIME_ROLE}@")
 
 
 @asynccontextmanager

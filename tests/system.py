@@ -23,6 +23,7 @@ from api.access import identify
 from api.app import create_app
 from profiles.loading import load_profiles
 from settings import ApiSettings, DatabaseSettings, Settings
+from tests import services
 from tests.models import Script, ScriptedModels, says, script
 from worker import build_worker
 from workflows.contracts.naming import session_workflow_id
@@ -127,12 +128,12 @@ async def running_system(
 ) -> AsyncIterator[System]:
     """Starts everything on a database, a task queue and a tenant of its own, or again where `like` ran.
 
-    `changes` are settings, `interceptors` the worker's.
+    `database_url` is the schema owner's, whom the test's own connection is; api and worker are the runtime role. `changes` are settings, `interceptors` the worker's.
     """
     name = like.tenant if like else f"system-{uuid4().hex[:12]}"
     scripted = scripted or script(says("hello"))
     settings = Settings(
-        database=DatabaseSettings(url=database_url),
+        database=DatabaseSettings(url=services.as_runtime(database_url)),
         api=ApiSettings(wait_seconds=30.0),
         task_queue=name,
         **{"model": "scripted", "profile": "assistant", "profiles": [ASSISTANTS], **changes},

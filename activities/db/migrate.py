@@ -42,9 +42,10 @@ async def ensure_usable(settings: DatabaseSettings, *, migrations: Path = MIGRAT
     return status
 
 
-async def migrate(settings: DatabaseSettings, *, create: bool | None = None, migrations: Path = MIGRATIONS) -> None:
+async def migrate(settings: DatabaseSettings, *, create: bool | None = None, exact: bool = False, migrations: Path = MIGRATIONS) -> None:
     """Brings the database that `settings` name, and no other (R14), to head, and grants `settings.runtime_role` what it needs.
 
+    `exact`: also takes back from that role what this release does not need; processes of the release before may still need it.
     A missing database is made if `create`, by default `settings.migrate_on_start`. Everything happens in one transaction behind a
     lock: upgrades that run at once queue up (R11), and one that fails leaves the schema as it was (R9). Raises
     DatabaseUnavailableError if it can't get to the database, MigrationError if a migration fails.
@@ -55,7 +56,7 @@ async def migrate(settings: DatabaseSettings, *, create: bool | None = None, mig
         status = await schema_status(settings, migrations=migrations)
     _demand(status, ready=False)
     try:
-        await _upgrade(settings, migrations)
+        await _upgrade(settings, migrations, exact)
     except Exception as error:
         cause = _origin(error)
         if is_lost(cause):
@@ -87,7 +88,7 @@ async def _connect_beside(settings: DatabaseSettings) -> asyncpg.Connection:
         return await connect(settings, database="template1")
 
 
-async def _upgrade(settings: DatabaseSettings, migrations: Path) -> None:
+async def _upgrade(settings: DatabaseSettings, migrations: Path, exact: bool) -> None:
     # Alembic and SQLAlchemy take half a second to import, and nothing but a migration needs them.
     from sqlalchemy.ext.asyncio import create_async_engine
     from sqlalchemy.pool import NullPool
@@ -103,7 +104,7 @@ async def _upgrade(settings: DatabaseSettings, migrations: Path) -> None:
             async with connection.begin():
                 await connection.run_sync(_run_alembic, migrations)
                 if settings.runtime_role:
-                    await _grant(driver, settings.runtime_role)
+                    await _grant(driver, settings.runtime_role, exact)
     finally:
         await engine.dispose()
 
@@ -120,9 +121,16 @@ def _run_alembic(connection: "SyncConnection", migrations: Path) -> None:
     command.upgrade(config, "head")
 
 
-async def _grant(connection: Any, role: str) -> None:
+async def _grant(connection: Any, role: str, exact: bool) -> None:
+    """Grants what this release needs, `exact`ly that if asked: what is taken back before is back at the commit, if it is needed."""
+    table = await sql.version_table(connection)
+    if table["owner"] == role:
+        raise ValueError(f"role {role} owns the schema and needs no grants: name another OUTLAST_DATABASE__RUNTIME_ROLE, or none")
     grantee = await sql.quoted(connection, name=role)
-    async for row in sql.needed_privileges(connection):
+    needed = [row async for row in sql.needed_privileges(connection)]
+    for revoking in dict.fromkeys(row["revoking"] for row in needed if exact):
+        await connection.execute(f"{revoking} from {grantee}")
+    for row in needed:
         await connection.execute(f"{row['granting']} to {grantee}")
 
 

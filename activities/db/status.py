@@ -26,7 +26,8 @@ class SchemaStatus:
 
     `current` is the revision that the schema is at (None: no schema), `head` the one that this release needs. `error` says in one
     line what is wrong, None if nothing is. `missing` lists privileges that the role lacks of those that api and worker need; with
-    any missing the state is `behind`: somebody has to run `outlast migrate` (S44).
+    any missing the state is `behind`: somebody has to run `outlast migrate` (S44). `role` is who was let in, and `owner` whose the
+    schema is; the same where one role does both.
     """
 
     state: State
@@ -34,6 +35,8 @@ class SchemaStatus:
     head: str
     error: str | None = None
     missing: tuple[str, ...] = ()
+    role: str | None = None
+    owner: str | None = None
 
 
 def head_revision(migrations: Path = MIGRATIONS) -> str:
@@ -59,17 +62,18 @@ async def schema_status(settings: DatabaseSettings, *, migrations: Path = MIGRAT
 
 
 async def _look(connection: asyncpg.Connection, head: str) -> SchemaStatus:
+    role = connection.get_settings().session_authorization
     table = await sql.version_table(connection)
     if table is None:
-        return SchemaStatus("behind", None, head, "the database has no schema: run `outlast migrate`")
+        return SchemaStatus("behind", None, head, "the database has no schema: run `outlast migrate`", role=role)
     missing = tuple([row["what"] async for row in sql.needed_privileges(connection) if not row["held"]])
     current = await sql.schema_version(connection) if table["readable"] else None
+    error = None
     if missing:
-        error = f"role {connection.get_settings().session_authorization} lacks {', '.join(missing)}: run `outlast migrate` with OUTLAST_DATABASE__RUNTIME_ROLE"
-        return SchemaStatus("behind", current, head, error, missing)
-    if current != head:
-        return SchemaStatus("behind", current, head, f"the schema is at {current}, this release needs {head}: run `outlast migrate`")
-    return SchemaStatus("ready", current, head)
+        error = f"role {role} lacks {', '.join(missing)}: run `outlast migrate` with OUTLAST_DATABASE__RUNTIME_ROLE"
+    elif current != head:
+        error = f"the schema is at {current}, this release needs {head}: run `outlast migrate`"
+    return SchemaStatus("behind" if error else "ready", current, head, error, missing, role, table["owner"])
 
 
 __all__ = ["MIGRATIONS", "SchemaStatus", "State", "head_revision", "schema_status"]

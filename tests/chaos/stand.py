@@ -17,7 +17,7 @@ from cli.services.postgres import PostgresServer
 from cli.services.temporal import TemporalServer
 from tests.chaos.processes import Program, Programs
 from tests.provider import Provider
-from tests.services import TEMPLATE
+from tests.services import TEMPLATE, as_runtime
 
 READY = "worker ready"
 
@@ -109,7 +109,7 @@ async def standing(
     url = f"http://127.0.0.1:{port}"
     async with Provider(behaviours) as provider, httpx.AsyncClient(base_url=url, timeout=60) as http:
         env = {
-            "OUTLAST_DATABASE__URL": postgres.url(TEMPLATE),
+            "OUTLAST_DATABASE__URL": as_runtime(postgres.url(TEMPLATE)),
             "TEMPORAL_ADDRESS": temporal.address,
             "OUTLAST_API__PORT": str(port),
             "OUTLAST_MODEL": "openai-chat:scripted",

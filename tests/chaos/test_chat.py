@@ -13,6 +13,7 @@ import pytest
 
 from cli.services.ports import free_port
 from tests.chaos.processes import OUTLAST, Program, Programs, chat, environment, ready
+from tests.services import as_runtime
 
 LONG = "Give a long answer"
 
@@ -51,7 +52,7 @@ class Running:
 async def running(programs: Programs, database_url: str, temporal_address: str, folder: Path) -> AsyncIterator[Running]:
     """Both, ready."""
     env = {
-        "OUTLAST_DATABASE__URL": database_url,
+        "OUTLAST_DATABASE__URL": as_runtime(database_url),
         "TEMPORAL_ADDRESS": temporal_address,
         "OUTLAST_TASK_QUEUE": f"chat-{folder.name}",
         "OUTLAST_API__PORT": str(free_port()),

@@ -12,6 +12,7 @@ from cli.services.ports import free_port, listen
 from cli.services.postgres import PostgresServer
 from cli.services.temporal import TemporalServer
 from tests.chaos.processes import Programs, chat, ready
+from tests.services import as_runtime
 from workflows.contracts.naming import SEARCH_ATTRIBUTES
 
 
@@ -45,7 +46,7 @@ async def test_r06_a_missing_database_is_not_made(programs: Programs, postgres: 
 
 
 async def test_a_worker_without_temporal_ends_in_one_line(programs: Programs, database_url: str) -> None:
-    env = {"OUTLAST_DATABASE__URL": database_url, "TEMPORAL_ADDRESS": f"127.0.0.1:{free_port()}"}
+    env = {"OUTLAST_DATABASE__URL": as_runtime(database_url), "TEMPORAL_ADDRESS": f"127.0.0.1:{free_port()}"}
     code, output = await programs.run("worker", env=env)
     assert code == 1
     assert "Temporal does not answer" in one_line(output)
@@ -67,7 +68,7 @@ async def test_without_a_database_of_any_kind_the_line_says_what_to_do(programs:
     ],
 )
 async def test_a_wrong_setting_is_one_line(programs: Programs, database_url: str, env: dict[str, str], says: str) -> None:
-    code, output = await programs.run("api", env={"OUTLAST_DATABASE__URL": database_url, "OUTLAST_API__PORT": "0", **env})
+    code, output = await programs.run("api", env={"OUTLAST_DATABASE__URL": as_runtime(database_url), "OUTLAST_API__PORT": "0", **env})
     assert code == 1
     assert says in one_line(output)
 
@@ -82,14 +83,14 @@ async def test_a_command_line_that_does_not_fit_is_one_line(programs: Programs) 
 async def test_a_port_that_was_asked_for_and_is_taken_is_an_error(programs: Programs, database_url: str) -> None:
     port = free_port()
     with listen("127.0.0.1", port):
-        code, output = await programs.run("api", env={"OUTLAST_DATABASE__URL": database_url, "OUTLAST_API__PORT": str(port)})
+        code, output = await programs.run("api", env={"OUTLAST_DATABASE__URL": as_runtime(database_url), "OUTLAST_API__PORT": str(port)})
     assert code == 1
     assert f"can't listen on 127.0.0.1:{port}" in one_line(output)
 
 
 async def test_api_and_worker_run_apart_and_end_on_sigterm(programs: Programs, database_url: str, temporal_address: str) -> None:
     env = {
-        "OUTLAST_DATABASE__URL": database_url,
+        "OUTLAST_DATABASE__URL": as_runtime(database_url),
         "TEMPORAL_ADDRESS": temporal_address,
         "OUTLAST_TASK_QUEUE": "apart",
         "OUTLAST_API__PORT": str(free_port()),
@@ -139,7 +140,9 @@ async def test_migrate_registers_what_is_missing(programs: Programs, empty_datab
 
 
 async def test_doctor_is_content_with_a_good_set_up(programs: Programs, database_url: str, temporal_address: str) -> None:
-    code, output = await programs.run("doctor", env={"OUTLAST_DATABASE__URL": database_url, "TEMPORAL_ADDRESS": temporal_address})
+    code, output = await programs.run(
+        "doctor", env={"OUTLAST_DATABASE__URL": as_runtime(database_url), "TEMPORAL_ADDRESS": temporal_address}
+    )
     verdicts = {line.split(": ")[0].split(maxsplit=1)[1]: line.split()[0] for line in output.splitlines()}
     assert verdicts == {"python": "ok", "settings": "ok", "models": "ok", "temporal": "ok", "postgres": "ok", "payload keys": "warn"}
     assert code == 0
@@ -160,7 +163,7 @@ async def test_doctor_names_each_fault_in_a_line(programs: Programs, empty_datab
 
 
 async def test_an_address_that_is_none_is_named(programs: Programs, database_url: str) -> None:
-    env = {"OUTLAST_DATABASE__URL": database_url, "TEMPORAL_ADDRESS": "::::"}
+    env = {"OUTLAST_DATABASE__URL": as_runtime(database_url), "TEMPORAL_ADDRESS": "::::"}
     for command in ("worker", "doctor"):
         code, output = await programs.run(command, env=env)
         assert code == 1

@@ -14,6 +14,7 @@ from api.access import identify
 from api.app import create_app
 from api.server import ApiServer
 from settings import ApiSettings, DatabaseSettings, Settings
+from tests import services
 from tests.http.seeding import Seed
 from workflows.model.session import Caller
 
@@ -36,7 +37,7 @@ def session() -> str:
 
 @pytest.fixture
 def settings(database_url: str) -> Settings:
-    return Settings(database=DatabaseSettings(url=database_url), api=ApiSettings(wait_seconds=20.0))
+    return Settings(database=DatabaseSettings(url=services.as_runtime(database_url)), api=ApiSettings(wait_seconds=20.0))
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ READS = ("/api/sessions", "/api/sessions/s1", "/api/sessions/s1/messages", "/api
 @pytest.fixture
 async def lonely(own_postgres: PostgresServer, temporal_address: str) -> AsyncIterator[httpx.AsyncClient]:
     """The app on a Postgres that the test may stop."""
-    settings = Settings(database=DatabaseSettings(url=own_postgres.url(services.TEMPLATE)), task_queue="nobody")
+    settings = Settings(database=DatabaseSettings(url=services.as_runtime(own_postgres.url(services.TEMPLATE))), task_queue="nobody")
     async with running(create_app(settings, temporal_address=temporal_address)) as client:
         assert (await client.get("/api/sessions")).status_code == 200
         yield client
@@ -74,7 +74,7 @@ async def test_r15_a_stream_outlives_postgres(own_postgres: PostgresServer) -> N
         await conn.close()
 
     await write(True)
-    settings = Settings(database=DatabaseSettings(url=url))
+    settings = Settings(database=DatabaseSettings(url=services.as_runtime(url)))
     async with (
         served(create_app(settings, temporal_address=NOWHERE)) as client,
         opened(client, "/api/sessions/s1/events?until=turn") as (_, frames),
@@ -93,6 +93,15 @@ async def test_s44_a_schema_behind_head_is_not_ready(empty_database_url: str, te
         ready = await client.get("/health/ready")
         assert ready.status_code == 503
         assert "behind" in ready.json()["checks"]["postgres"]["error"]
+
+
+async def test_s44_a_missing_privilege_is_not_ready_and_named(settings: Settings, conn: asyncpg.Connection, temporal_address: str) -> None:
+    async with running(create_app(settings, temporal_address=temporal_address)) as client:
+        assert (await client.get("/health/ready")).json()["checks"]["postgres"]["ok"] is True
+        await conn.execute(f"revoke insert on turns from {services.RUNTIME_ROLE}; revoke update on calls from {services.RUNTIME_ROLE}")
+        ready = await client.get("/health/ready")
+        assert ready.status_code == 503
+        assert f"role {services.RUNTIME_ROLE} lacks insert on turns, update on calls" in ready.json()["checks"]["postgres"]["error"]
 
 
 async def test_without_both_nothing_works(alone: httpx.AsyncClient) -> None:

@@ -26,8 +26,8 @@ def migrated(database_url: str) -> DatabaseSettings:
 
 @pytest.fixture
 async def database(migrated: DatabaseSettings) -> AsyncIterator[Database]:
-    """A pool on a database at head."""
-    database = await Database.open(migrated)
+    """A pool of the runtime role on a database at head."""
+    database = await Database.open(migrated.model_copy(update={"url": services.as_runtime(migrated.url)}))
     yield database
     await database.close()
 

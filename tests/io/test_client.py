@@ -104,7 +104,7 @@ async def test_storage_is_behind_the_codec(temporal_address: str, database: Data
 
 
 async def test_r15_storage_lost_and_back(temporal_address: str, own_postgres: PostgresServer) -> None:
-    database = await Database.open(DatabaseSettings(url=own_postgres.url(services.TEMPLATE)))
+    database = await Database.open(DatabaseSettings(url=services.as_runtime(own_postgres.url(services.TEMPLATE))))
     large = Saying(text=MEGABYTE, through_activity=True)
     async with echoing(temporal_address, database) as echo:
         assert (await echo.execute_update(Echo.say, large)).text == MEGABYTE

@@ -14,6 +14,7 @@ from activities.db.migrate import MIGRATIONS, ensure_usable, head_revision, migr
 from activities.db.pool import Database
 from activities.db.queries import load_queries
 from settings import DatabaseSettings
+from tests.io.privileges import found_needs, held_by
 from tests.io.schemas import catalog, copied_migrations, opened, second, tables
 from workflows.contracts.errors import DatabaseUnavailableError, MigrationError
 
@@ -91,22 +92,43 @@ async def runtime_role(settings: DatabaseSettings, role: str) -> AsyncIterator[D
             await connection.execute(f'drop owned by "{role}"; drop role "{role}"')
 
 
-async def test_s44_runtime_role_gets_what_every_statement_needs(empty: DatabaseSettings) -> None:
-    queries = load_queries()
-    refused = {}
-    async with runtime_role(empty, "run time") as runtime:
-        await migrate(empty.model_copy(update={"runtime_role": "run time"}))
+async def test_s44_runtime_role_gets_what_the_statements_need_and_no_more(empty: DatabaseSettings) -> None:
+    async with runtime_role(empty, "probe") as runtime, opened(empty) as owner:
+        await migrate(empty.model_copy(update={"runtime_role": "probe"}))
         assert (await ensure_usable(runtime)).state == "ready"
+        granted = await held_by(owner, "probe")
         async with opened(runtime) as connection:
-            for name in queries.available_queries:
-                try:
-                    await connection.execute(f"explain (generic_plan) {getattr(queries, name).sql}")
-                except asyncpg.InsufficientPrivilegeError as error:
-                    refused[name] = str(error)
-            assert refused == {}
-            for forbidden in ("create table x ()", "delete from outlast_schema", "delete from usage_ledger", "truncate messages"):
+            for forbidden in (
+                "create table x ()",
+                "truncate messages",
+                "alter table messages add x text",
+                "drop table events",
+                "create schema x",
+            ):
                 with pytest.raises(asyncpg.InsufficientPrivilegeError):
                     await connection.execute(forbidden)
+            assert len(granted) > 15
+            assert granted == await found_needs(owner, connection, "probe"), "run `python -m tests.io.privileges`"
+
+
+async def test_s44_a_privilege_that_is_not_needed_any_more_is_taken_back(empty: DatabaseSettings) -> None:
+    async with runtime_role(empty, "run time") as runtime, opened(empty) as owner:
+        settings = empty.model_copy(update={"runtime_role": "run time"})
+        await migrate(settings)
+        before = await held_by(owner, "run time")
+        await owner.execute('grant all on sessions, audit to "run time"; create table mine (); grant select on mine to "run time"')
+        more = await held_by(owner, "run time")
+        await migrate(settings)
+        assert await held_by(owner, "run time") == more != before, "processes of the release before may still run"
+        await migrate(settings, exact=True)
+        assert await held_by(owner, "run time") == before | {"mine": {"select"}}, "other tables are not ours"
+        assert (await schema_status(runtime)).state == "ready"
+
+
+async def test_s44_the_owner_is_no_runtime_role(migrated: DatabaseSettings) -> None:
+    with pytest.raises(MigrationError, match="owns the schema"):
+        await migrate(migrated.model_copy(update={"runtime_role": "outlast"}))
+    assert (await schema_status(migrated)).state == "ready"
 
 
 async def test_s44_a_missing_privilege_is_named(empty: DatabaseSettings) -> None:
