@@ -177,7 +177,7 @@ async def test_doctor_does_not_wait_for_servers_that_hang(
     own_temporal.signal(signal.SIGSTOP)
     try:
         env = {
-            "OUTLAST_DATABASE__URL": own_postgres.url("outlast_template"),
+            "OUTLAST_DATABASE__URL": as_runtime(own_postgres.url("outlast_template")),
             "OUTLAST_DATABASE__TIMEOUT_SECONDS": "2",
             "TEMPORAL_ADDRESS": own_temporal.address,
         }

@@ -3,6 +3,7 @@
 -- granted, and how what was granted before on the same thing is taken back.
 -- Rows that hang on others go with them by the rights of the tables' owner, hence the few deletes.
 with needs (relation, privileges, updated) as (values
+  ('api_keys', 'select, insert', 'last_used_at, revoked_at'),
   ('audit', 'insert', ''),
   ('branches', 'select, insert', 'tip_depth'),
   ('calls', 'select, insert', 'deadline_at, duration_ms, model_text, outcome, output, recorded_at, state, status'),
