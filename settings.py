@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from workflows.contracts.errors import SetupError
@@ -15,6 +15,16 @@ from workflows.contracts.errors import SetupError
 PREFIX = "OUTLAST_"
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 """Signatures that a public key verifies: with a shared secret whoever checks tokens could make them."""
+
+
+def split_list(value: Any) -> Any:
+    """Comma-separated text as a list; anything else unchanged."""
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return value
+
+
+CommaList = Annotated[list[str], NoDecode, BeforeValidator(split_list)]
 
 
 class _Group(BaseModel):
@@ -62,16 +72,16 @@ class AccessSettings(_Group):
         False,
         description="Lets mode `local` listen on other addresses than loopback: something else, such as a container's published port, keeps strangers out.",
     )
-    origins: Annotated[list[str], NoDecode] = Field(
+    origins: CommaList = Field(
         default=[],
         description="Origins (`https://app.example`), comma-separated, whose pages may call and change state, beside the API's own.",
     )
     jwks_url: str = Field("", description="Where the identity provider publishes its public keys. Needed by mode `jwt`.")
-    audience: Annotated[list[str], NoDecode] = Field(
+    audience: CommaList = Field(
         default=[], description="Audiences, comma-separated, one of which a token must be for. Needed by mode `jwt`."
     )
     issuer: str = Field("", description="The issuer that a token must come from. Needed by mode `jwt`.")
-    algorithms: Annotated[list[Algorithm], NoDecode] = Field(
+    algorithms: Annotated[list[Algorithm], NoDecode, BeforeValidator(split_list)] = Field(
         default=["RS256", "ES256", "EdDSA"], min_length=1, description="Signature algorithms, comma-separated, that a token may use."
     )
     tenant_claim: str = Field("tenant", description="Claim with the tenant. Without the claim: `default`. Dots lead into objects.")
@@ -86,11 +96,6 @@ class AccessSettings(_Group):
         "",
         description="Requests that one API key, or one principal in the other modes, may make of one API process: `10/second; 300/minute`. Empty: no limit.",
     )
-
-    @field_validator("origins", "audience", "algorithms", mode="before")
-    @classmethod
-    def _split(cls, value: Any) -> Any:
-        return split_list(value)
 
     @field_validator("origins")
     @classmethod
@@ -130,13 +135,22 @@ def _origin(text: str) -> str:
     return f"{page.scheme}://{page.netloc.lower()}"
 
 
+class SigningSettings(_Group):
+    """Signing."""
+
+    keys: Annotated[list[SecretStr], NoDecode, BeforeValidator(split_list)] = Field(
+        default=[],
+        description="Secrets that pause tokens and stream tickets are signed with, comma-separated, each `id:base64` of at least 32 bytes. The first one signs, all of them verify. The API does not start without; empty: those of the `outlast dev` on the same data folder.",
+    )
+
+
 class AttachmentSettings(_Group):
     """Files that come with messages."""
 
     allow_urls: bool = Field(
         False, description="Takes attachments by http and https URL too; the provider, or the worker on its behalf, fetches them."
     )
-    media_types: Annotated[list[str], NoDecode] = Field(
+    media_types: CommaList = Field(
         default=[
             "image/png",
             "image/jpeg",
@@ -152,11 +166,6 @@ class AttachmentSettings(_Group):
         ],
         description="Media types, comma-separated, that are taken. Text is given to the model as text, everything else as a file.",
     )
-
-    @field_validator("media_types", mode="before")
-    @classmethod
-    def _split(cls, value: Any) -> Any:
-        return split_list(value)
 
 
 class LimitSettings(_Group):
@@ -199,6 +208,7 @@ class Settings(BaseSettings):
     database: DatabaseSettings = Field(default_factory=DatabaseSettings)
     api: ApiSettings = Field(default_factory=ApiSettings)
     access: AccessSettings = Field(default_factory=AccessSettings)
+    signing: SigningSettings = Field(default_factory=SigningSettings)
     attachments: AttachmentSettings = Field(default_factory=AttachmentSettings)
     budget: BudgetSettings = Field(default_factory=BudgetSettings)
     dev: DevSettings = Field(default_factory=DevSettings)
@@ -210,7 +220,7 @@ class Settings(BaseSettings):
         min_length=1,
         description="Model of profiles that name none: `demo` (scripted, offline) or a pydantic-ai model string such as `openai-chat:…`, with the provider's own variables.",
     )
-    model_fallbacks: Annotated[list[str], NoDecode] = Field(
+    model_fallbacks: CommaList = Field(
         default=[], description="Models, comma-separated, that a step tries in order once the main one has failed for good."
     )
     model_requires_end: bool = Field(
@@ -229,24 +239,16 @@ class Settings(BaseSettings):
     turn_timeout_seconds: float = Field(300.0, gt=0, description="Time a turn may take, waiting for a worker or for the host not counted.")
     session_ttl_hours: float = Field(0.0, ge=0, description="Sessions expire this long after their last turn; 0 keeps them.")
     session_hold_while_pending: bool = Field(False, description="A pending host action holds a session's expiry.")
-    profile: str = Field("", description="Profile of sessions that name none. Empty: `demo` with the demo model, else `default`.")
-    profiles: Annotated[list[str], NoDecode] = Field(
-        default=[], description="Modules or `.py` files, comma-separated, that define further profiles."
+    pause_token_ttl_seconds: float = Field(
+        7 * 86400.0, gt=0, description="How long a pause token is good for, from when its call was handed over to the host."
     )
+    stream_ticket_ttl_seconds: float = Field(
+        60.0, gt=0, description="How long a stream ticket opens its session's event stream; a stream that is open stays open."
+    )
+    profile: str = Field("", description="Profile of sessions that name none. Empty: `demo` with the demo model, else `default`.")
+    profiles: CommaList = Field(default=[], description="Modules or `.py` files, comma-separated, that define further profiles.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
     worker_shutdown_seconds: float = Field(10.0, ge=0, description="Grace that running steps and tools get when a worker is asked to stop.")
-
-    @field_validator("model_fallbacks", "profiles", mode="before")
-    @classmethod
-    def _split(cls, value: Any) -> Any:
-        return split_list(value)
-
-
-def split_list(value: Any) -> Any:
-    """Comma-separated text as a list; anything else unchanged."""
-    if isinstance(value, str):
-        return [part.strip() for part in value.split(",") if part.strip()]
-    return value
 
 
 def known_keys(model: type[BaseModel] = Settings, prefix: str = PREFIX) -> Iterator[tuple[str, Any]]:

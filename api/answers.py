@@ -231,6 +231,13 @@ class HostActionList(Answer):
     next_cursor: str | None
 
 
+class StreamTicket(Answer):
+    """What opens a session's event stream by its URL alone, until `expires_at`."""
+
+    ticket: str
+    expires_at: datetime
+
+
 class CancelAnswer(Answer):
     """Whether a cancel was needed, and the turn that it ends."""
 

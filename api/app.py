@@ -22,6 +22,7 @@ from api.gate import Gate
 from api.identity import Access
 from api.routes import changes, chat, erasures, events, health, host_actions, messages, sessions
 from api.sending import Workflows
+from api.signing import KeyRing
 from profiles.loading import load_profiles
 from settings import Settings
 
@@ -32,7 +33,7 @@ def create_app(settings: Settings, *, durable: bool = True, temporal_address: st
     """The app. Neither Postgres nor Temporal need be there when it starts: what needs them answers 503 until they are.
 
     `durable` False: state is lost when the process ends, and every answer says so. `temporal_address` overrides Temporal's own
-    configuration. Raises SetupError for a profile that can't be loaded.
+    configuration. Raises SetupError for a profile that can't be loaded, and where there is no signing key (S60).
     """
     app = FastAPI(
         title="Outlast",
@@ -44,6 +45,7 @@ def create_app(settings: Settings, *, durable: bool = True, temporal_address: st
     )
     app.state.settings = settings
     app.state.profiles = load_profiles(settings)
+    app.state.keyring = KeyRing.of(settings.signing.keys)
     app.state.durable = durable
     app.state.temporal_address = temporal_address
     for routes in (chat, sessions, messages, changes, events, host_actions, erasures, health):
@@ -84,6 +86,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         feed=feed,
         temporal=temporal,
         workflows=Workflows(temporal, settings.task_queue),
+        keyring=app.state.keyring,
         stopping=asyncio.Event(),
     )
     try:

@@ -16,6 +16,7 @@ from activities.db.pool import Database
 from activities.db.reads import Reads
 from api.identity import Access
 from api.sending import Workflows
+from api.signing import KeyRing
 from profiles.loading import Profiles
 from settings import Settings
 
@@ -37,6 +38,7 @@ class Api:
     feed: Feed
     temporal: Client
     workflows: Workflows
+    keyring: KeyRing
     stopping: asyncio.Event
 
     def stop(self) -> None:

@@ -39,6 +39,7 @@ _CODES = {
     403: "forbidden",
     404: "not_found",
     405: "method_not_allowed",
+    410: "gone",
     413: "too_large",
     415: "unsupported_media_type",
     422: "bad_request",

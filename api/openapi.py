@@ -19,6 +19,7 @@ _MEANINGS = {
     403: "The role or the page's origin does not allow it",
     404: "Absent, or not the caller's",
     409: "Does not fit the session's state; `code` says how",
+    410: "Its time is over",
     413: "Too large",
     415: "The body is not JSON",
     422: "The request is not well-formed",

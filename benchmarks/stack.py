@@ -1,6 +1,7 @@
 """Everything that a run starts: the two servers, and a process for each part under measurement. All of it ends with the run."""
 
 import asyncio
+import base64
 import shutil
 import signal
 import subprocess
@@ -109,6 +110,7 @@ class Stack:
         """The environment of `outlast api` and `outlast worker` on a task queue of this run."""
         return {
             "OUTLAST_DATABASE__URL": self.postgres.url(),
+            "OUTLAST_SIGNING__KEYS": f"bench:{base64.b64encode(bytes(32)).decode()}",
             "OUTLAST_TASK_QUEUE": queue,
             "OUTLAST_MODEL": model,
             "OUTLAST_LOG_LEVEL": "warning",

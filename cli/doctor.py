@@ -14,7 +14,9 @@ from temporalio.service import RPCError
 from activities.db.migrate import schema_status
 from activities.llm.models import Models
 from activities.search_attributes import missing
+from api.signing import KeyRing
 from cli.endpoints import Endpoints, find_endpoints, temporal_client
+from cli.secrets import with_secrets
 from cli.serving import Say
 from profiles.loading import default_profile, load_profiles
 from settings import Settings, load_settings
@@ -57,6 +59,8 @@ async def run_doctor(say: Say, **overrides: Any) -> bool:
     if found is not None:
         for name, check in (("temporal", check_temporal), ("postgres", check_postgres)):
             tell(name, await bounded(partial(check, found)))
+    if found is not None:
+        tell("signing keys", check_signing(found))
     tell("payload keys", Finding("warn", "none: payloads in Temporal's history are not encrypted"))
     return not failed
 
@@ -81,6 +85,14 @@ def check_python(version: tuple[int, ...]) -> Finding:
     if first <= version < end:
         return Finding("ok", text)
     return Finding("FAIL", f"{text}: Outlast needs {first[0]}.{first[1]} to {end[0]}.{end[1] - 1}")
+
+
+def check_signing(found: Endpoints) -> Finding:
+    """Whether an API would find its signing keys. A worker needs none."""
+    try:
+        return Finding("ok", f"{', '.join(KeyRing.of(with_secrets(found).settings.signing.keys).ids)}; the first one signs")
+    except SetupError as error:
+        return Finding("FAIL" if found.settings.signing.keys else "warn", str(error))
 
 
 async def check_models(settings: Settings) -> Finding:

@@ -12,7 +12,10 @@ FILE = "dev.json"
 
 
 class DevRecord(BaseModel):
-    """Addresses and process ids. `temporal` is `host:port`, `temporal_ui` empty where `outlast dev` uses a Temporal that it didn't start."""
+    """Addresses and process ids. `temporal` is `host:port`, `temporal_ui` empty where `outlast dev` uses a Temporal that it didn't start.
+
+    `secrets` is the file with the signing keys, empty where they are configured.
+    """
 
     model_config = ConfigDict(extra="ignore")
 
@@ -22,6 +25,7 @@ class DevRecord(BaseModel):
     database_url: str
     pids: dict[str, int] = {}
     durable: bool = True
+    secrets: str = ""
 
     def write(self, folder: Path) -> None:
         """Puts the record into the data folder, whole or not at all."""

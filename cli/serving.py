@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from cli.endpoints import Endpoints, api_url, find_endpoints
+from cli.secrets import with_secrets
 from cli.services.ports import listen, listen_near
 from settings import Settings
 from workflows.contracts.errors import SetupError
@@ -34,7 +35,7 @@ async def run_api(settings: Settings, stop: asyncio.Event, say: Say) -> None:
     """The HTTP API until `stop`. Raises OutlastError if it can't start."""
     from activities.db.migrate import ensure_usable
 
-    found = find_endpoints(settings)
+    found = with_secrets(find_endpoints(settings))
     sock = api_socket(found.settings, movable=found.record is not None, say=say)
     await ensure_usable(found.settings.database)
     started = asyncio.Event()

@@ -1,6 +1,7 @@
 """Fixtures of every tier. Nothing starts before a test asks for it, and nothing heavy is imported here."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 
     from cli.services.postgres import PostgresServer
     from cli.services.temporal import TemporalServer
+
+os.environ["OUTLAST_SIGNING__KEYS"] = services.SIGNING_KEY
+"""No API starts without. Programs that tests start get nothing of our environment."""
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 TEMPLATE = "outlast_template"
 RUNTIME_ROLE = "outlast_runtime"
 """What api and worker connect as in tests: it holds what `outlast migrate` grants and no more."""
+SIGNING_KEY = "test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 DYNAMIC = {
     # A run younger than this that continues as new delays its successor; tests roll sessions far more often than life does.
     "history.workflowIdReuseMinimalInterval": '"10ms"',

@@ -12,6 +12,7 @@ from cli.dev.screen import EPHEMERAL, Screen
 from cli.dev.servers import Servers
 from cli.endpoints import Endpoints, api_url, with_database
 from cli.record import DevRecord, remove_record
+from cli.secrets import keep_secrets, signed_with
 from cli.serving import api_socket, first_of, serve_api
 from settings import Settings
 from workflows.contracts.errors import SetupError
@@ -42,6 +43,7 @@ class Stack:
         self._url = api_url(settings.api.host, self._socket.getsockname()[1])
         self._servers = Servers(settings, screen, ephemeral=ephemeral)
         self._durable = not ephemeral
+        self._secrets = None if settings.signing.keys else keep_secrets(settings.data_dir)
         self._endings: dict[str, asyncio.Event] = {"api": asyncio.Event(), "worker": asyncio.Event()}
         self._running: dict[str, asyncio.Task[None]] = {}
 
@@ -72,6 +74,7 @@ class Stack:
             temporal_ui=self._servers.temporal.ui_url if self._servers.temporal else "",
             database_url=found.settings.database.url,
             durable=self._durable,
+            secrets=str(self._secrets or ""),
         )
         self._write(record)
         if self._servers.pids:
@@ -86,7 +89,8 @@ class Stack:
         database = self._settings.database
         # A database of one's own may come later; the one that was just started has to be there.
         required = database.required if "required" in database.model_fields_set else self._servers.postgres is not None
-        settings = with_database(self._settings, self._servers.database_url(database.url), migrate_on_start=True, required=required)
+        configured = self._settings if self._secrets is None else signed_with(self._settings, self._secrets)
+        settings = with_database(configured, self._servers.database_url(database.url), migrate_on_start=True, required=required)
         record = None if self._durable else DevRecord(api="", temporal="", database_url="", durable=False)
         return Endpoints(settings, self._servers.temporal_address, record)
 

@@ -15,10 +15,13 @@ import psutil
 
 from cli.services.ports import free_port
 from cli.services.process import plain_environment, spawn
+from tests.services import SIGNING_KEY
 
 ROOT = Path(__file__).parents[2]
 OUTLAST = (sys.executable, "-m", "cli.main")
 READY_SECONDS = 40.0
+SIGNING = {"OUTLAST_SIGNING__KEYS": SIGNING_KEY}
+"""What an API beside no `outlast dev` does not start without."""
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -15,7 +15,7 @@ import httpx
 from cli.services.ports import free_port
 from cli.services.postgres import PostgresServer
 from cli.services.temporal import TemporalServer
-from tests.chaos.processes import Program, Programs
+from tests.chaos.processes import SIGNING, Program, Programs
 from tests.provider import Provider
 from tests.services import TEMPLATE, as_runtime
 
@@ -112,6 +112,7 @@ async def standing(
             "OUTLAST_DATABASE__URL": as_runtime(postgres.url(TEMPLATE)),
             "TEMPORAL_ADDRESS": temporal.address,
             "OUTLAST_API__PORT": str(port),
+            **SIGNING,
             "OUTLAST_MODEL": "openai-chat:scripted",
             "OPENAI_BASE_URL": provider.url,
             "OPENAI_API_KEY": "none",

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from cli.services.ports import free_port
-from tests.chaos.processes import OUTLAST, Program, Programs, chat, environment, ready
+from tests.chaos.processes import OUTLAST, SIGNING, Program, Programs, chat, environment, ready
 from tests.services import as_runtime
 
 LONG = "Give a long answer"
@@ -54,6 +54,7 @@ async def running(programs: Programs, database_url: str, temporal_address: str, 
     env = {
         "OUTLAST_DATABASE__URL": as_runtime(database_url),
         "TEMPORAL_ADDRESS": temporal_address,
+        **SIGNING,
         "OUTLAST_TASK_QUEUE": f"chat-{folder.name}",
         "OUTLAST_API__PORT": str(free_port()),
         "OUTLAST_WORKER_SHUTDOWN_SECONDS": "1",

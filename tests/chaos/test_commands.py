@@ -11,7 +11,7 @@ from activities.db.migrate import head_revision
 from cli.services.ports import free_port, listen
 from cli.services.postgres import PostgresServer
 from cli.services.temporal import TemporalServer
-from tests.chaos.processes import Programs, chat, ready
+from tests.chaos.processes import SIGNING, Programs, chat, ready
 from tests.services import as_runtime
 from workflows.contracts.naming import SEARCH_ATTRIBUTES
 
@@ -64,6 +64,7 @@ async def test_without_a_database_of_any_kind_the_line_says_what_to_do(programs:
         ({"OUTLAST_MODLE": "x"}, "unknown setting OUTLAST_MODLE: did you mean OUTLAST_MODEL?"),
         ({"OUTLAST_MAX_STEPS": "many"}, "OUTLAST_MAX_STEPS: "),
         ({"OUTLAST_PROFILE": "nobody"}, "OUTLAST_PROFILE: there is no profile 'nobody'"),
+        ({"OUTLAST_SIGNING__KEYS": "a:c2hvcnQ="}, "OUTLAST_SIGNING__KEYS: key a has 5 bytes, at least 32 are needed"),
         ({"OUTLAST_API__HOST": "0.0.0.0"}, "in access mode `local` whoever reaches the API is admin"),
     ],
 )
@@ -71,6 +72,15 @@ async def test_a_wrong_setting_is_one_line(programs: Programs, database_url: str
     code, output = await programs.run("api", env={"OUTLAST_DATABASE__URL": as_runtime(database_url), "OUTLAST_API__PORT": "0", **env})
     assert code == 1
     assert says in one_line(output)
+
+
+async def test_s60_without_a_signing_key_no_api_starts(programs: Programs, database_url: str, temporal_address: str) -> None:
+    env = {"OUTLAST_DATABASE__URL": database_url, "TEMPORAL_ADDRESS": temporal_address, "OUTLAST_API__PORT": "0"}
+    code, output = await programs.run("api", env=env)
+    assert code == 1
+    assert one_line(output).startswith("outlast: no signing key: make one with `openssl rand -base64 32`")
+    worker = programs.start("worker", env=env)
+    await worker.says("worker ready")
 
 
 async def test_a_command_line_that_does_not_fit_is_one_line(programs: Programs) -> None:
@@ -92,6 +102,7 @@ async def test_api_and_worker_run_apart_and_end_on_sigterm(programs: Programs, d
     env = {
         "OUTLAST_DATABASE__URL": as_runtime(database_url),
         "TEMPORAL_ADDRESS": temporal_address,
+        **SIGNING,
         "OUTLAST_TASK_QUEUE": "apart",
         "OUTLAST_API__PORT": str(free_port()),
     }
@@ -144,7 +155,15 @@ async def test_doctor_is_content_with_a_good_set_up(programs: Programs, database
         "doctor", env={"OUTLAST_DATABASE__URL": as_runtime(database_url), "TEMPORAL_ADDRESS": temporal_address}
     )
     verdicts = {line.split(": ")[0].split(maxsplit=1)[1]: line.split()[0] for line in output.splitlines()}
-    assert verdicts == {"python": "ok", "settings": "ok", "models": "ok", "temporal": "ok", "postgres": "ok", "payload keys": "warn"}
+    assert verdicts == {
+        "python": "ok",
+        "settings": "ok",
+        "models": "ok",
+        "temporal": "ok",
+        "postgres": "ok",
+        "signing keys": "warn",
+        "payload keys": "warn",
+    }
     assert code == 0
 
 

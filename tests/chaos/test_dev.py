@@ -45,6 +45,29 @@ async def test_dev_prints_a_line_that_can_be_pasted(programs: Programs, folder: 
     assert "event: turn.completed" in done.stdout
 
 
+async def test_s60_dev_makes_a_signing_key_that_every_api_on_its_folder_uses(programs: Programs, folder: Path) -> None:
+    dev = Dev(programs, folder / "data")
+    await dev.ready()
+    file = Path(dev.record["secrets"])
+    assert (file.parent, file.stat().st_mode & 0o777) == (folder / "data", 0o600)
+    kept = file.read_text()
+    await chat(dev.url, "Hello", session_id="s1")
+    port = free_port()
+    second = programs.start("api", env={"OUTLAST_DATA_DIR": str(dev.data), "OUTLAST_API__PORT": str(port)})
+    await second.says("api ready")
+    ticket = httpx.post(f"{dev.url}/api/sessions/s1/stream-ticket").json()["ticket"]
+    read = httpx.get(f"http://127.0.0.1:{port}/api/sessions/s1/events", params={"until": "turn", "ticket": ticket})
+    assert "event: turn.completed" in read.text
+    await dev.program.stop()
+    file.chmod(0o644)
+    dev.program.start()
+    await dev.ready(starts=2)
+    assert (file.read_text(), file.stat().st_mode & 0o777) == (kept, 0o600)
+    assert httpx.get(f"{dev.url}/api/sessions/s1/events", params={"until": "turn", "ticket": ticket}).status_code == 200
+    assert ticket not in dev.program.output + second.output
+    assert kept.split(":")[-1].strip(' "]}\n') not in dev.program.output + second.output
+
+
 async def test_dev_of_a_folder_in_use_refuses_and_names_the_holder(programs: Programs, folder: Path) -> None:
     dev = Dev(programs, folder / "data")
     await dev.ready()
