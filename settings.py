@@ -214,6 +214,7 @@ class Settings(BaseSettings):
     dev: DevSettings = Field(default_factory=DevSettings)
     temporal: TemporalSettings = Field(default_factory=TemporalSettings)
     data_dir: Path = Field(Path(".outlast"), description="Where `outlast dev` keeps its state.")
+    token: SecretStr = Field(SecretStr(""), description="API key or bearer token that `outlast chat` sends.")
     task_queue: str = Field("outlast", min_length=1, description="Temporal task queue of workers and sessions.")
     model: str = Field(
         "demo",

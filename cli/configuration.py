@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from settings import PREFIX, Settings, known_keys
@@ -29,7 +29,7 @@ def kind(field: FieldInfo) -> str:
     annotation: Any = field.annotation
     if get_origin(annotation) is Literal:
         return " · ".join(f"`{value}`" for value in get_args(annotation))
-    names = {bool: "true or false", int: "integer", float: "number", str: "text", Path: "path"}
+    names = {bool: "true or false", int: "integer", float: "number", str: "text", SecretStr: "text", Path: "path"}
     return names.get(annotation, "list")
 
 

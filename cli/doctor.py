@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.service import RPCError
@@ -17,7 +18,7 @@ from activities.search_attributes import missing
 from api.signing import KeyRing
 from cli.endpoints import Endpoints, find_endpoints, temporal_client
 from cli.secrets import with_secrets
-from cli.serving import Say
+from cli.serving import Say, is_loopback
 from profiles.loading import default_profile, load_profiles
 from settings import Settings, load_settings
 from workflows.contracts.errors import OutlastError, SetupError
@@ -55,6 +56,7 @@ async def run_doctor(say: Say, **overrides: Any) -> bool:
     except SetupError as error:
         tell("settings" if settings is None else "endpoints", Finding("FAIL", str(error)))
     if settings is not None:
+        tell("access", check_access(settings))
         tell("models", await bounded(partial(check_models, settings)))
     if found is not None:
         for name, check in (("temporal", check_temporal), ("postgres", check_postgres)):
@@ -93,6 +95,20 @@ def check_signing(found: Endpoints) -> Finding:
         return Finding("ok", f"{', '.join(KeyRing.of(with_secrets(found).settings.signing.keys).ids)}; the first one signs")
     except SetupError as error:
         return Finding("FAIL" if found.settings.signing.keys else "warn", str(error))
+
+
+def check_access(settings: Settings) -> Finding:
+    """What the access mode relies on. Settings that are incomplete never get here."""
+    access, host = settings.access, settings.api.host
+    open_to_all = access.mode in ("local", "header") and not is_loopback(host)
+    text = f"mode {access.mode}" + (f", origins {', '.join(access.origins)}" if access.origins else "")
+    if open_to_all and access.mode == "local" and not access.trust_network:
+        return Finding("FAIL", f"{text}: OUTLAST_API__HOST={host} is not a loopback address, and everyone would be admin")
+    if open_to_all:
+        return Finding("warn", f"{text} on {host}: whoever gets past what stands before the API can be anybody")
+    if access.mode == "jwt" and urlsplit(access.jwks_url).scheme == "http" and not is_loopback(urlsplit(access.jwks_url).hostname or ""):
+        return Finding("warn", f"{text}: keys from {access.jwks_url} can be replaced on their way, use https")
+    return Finding("ok", text)
 
 
 async def check_models(settings: Settings) -> Finding:

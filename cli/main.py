@@ -2,19 +2,18 @@
 
 import asyncio
 import sys
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from cli.running import attempt, leave, log_to_stderr, run_until_stopped, say_error
-from settings import Settings, load_settings
+from cli import keys
+from cli.options import DataDir, configured, overrides, say, warn
+from cli.running import attempt, leave, run_until_stopped, say_error
 
 app = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help="Assistant conversations that outlive processes."
 )
-
-DataDir = Annotated[Path | None, typer.Option("--data-dir", help="The data folder, instead of OUTLAST_DATA_DIR (default .outlast).")]
+app.add_typer(keys.app, name="keys")
 
 
 def main() -> None:
@@ -103,6 +102,10 @@ def chat(
         str | None, typer.Option("--url", help="The API, instead of the one that `outlast dev` runs on the data folder.")
     ] = None,
     once: Annotated[str | None, typer.Option("--once", help="Send this one message, print the answer and leave.")] = None,
+    token: Annotated[
+        str | None,
+        typer.Option("--token", help="API key or bearer token. Better in OUTLAST_TOKEN: others on this machine see command lines."),
+    ] = None,
     data_dir: DataDir = None,
 ) -> None:
     """Talk to a session in the terminal, and answer what it asks of its host."""
@@ -111,29 +114,8 @@ def chat(
 
     settings = configured(data_dir)
     address = url or find_api(settings)
-    leave(run_chat(address, session=session, profile=profile, once=once))
-
-
-def configured(data_dir: Path | None) -> Settings:
-    """The settings, with logging set up as they say. Raises SetupError."""
-    settings = load_settings(**overrides(data_dir))
-    log_to_stderr(settings.log_level)
-    return settings
-
-
-def overrides(data_dir: Path | None) -> dict[str, Any]:
-    """Options of the command line that go before the environment."""
-    return {} if data_dir is None else {"data_dir": data_dir}
-
-
-def say(text: str) -> None:
-    """One line on stdout."""
-    print(text, flush=True)
-
-
-def warn(text: str) -> None:
-    """One line on stderr."""
-    print(f"warning: {text}", file=sys.stderr, flush=True)
+    sent = token or settings.token.get_secret_value() or None
+    leave(run_chat(address, sent, session=session, profile=profile, once=once))
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def api_socket(settings: Settings, *, movable: bool, say: Say) -> socket.socket:
     SetupError, also for an address beyond loopback where nothing but the address vouches for callers.
     """
     host, port = settings.api.host, settings.api.port
-    if settings.access.mode in BY_ADDRESS and not settings.access.trust_network and not _is_loopback(host):
+    if settings.access.mode in BY_ADDRESS and not settings.access.trust_network and not is_loopback(host):
         raise SetupError(
             f"OUTLAST_API__HOST={host}: in access mode `local` whoever reaches the API is admin, so it listens on loopback only "
             "(OUTLAST_ACCESS__TRUST_NETWORK=true if something else keeps strangers out)"
@@ -93,7 +93,8 @@ def api_socket(settings: Settings, *, movable: bool, say: Say) -> socket.socket:
         raise SetupError(f"can't listen on {host}:{port}: {error.strerror or error} (OUTLAST_API__HOST, OUTLAST_API__PORT)") from error
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -47,15 +47,20 @@ class Event:
 
 
 class ApiClient:
-    """An API at `url`. `notice` is told, in one line, when the connection is lost and when it is back."""
+    """An API at `url`, which is given `token`. `notice` is told, in one line, when the connection is lost and when it is back."""
 
-    def __init__(self, url: str, notice: Callable[[str], None]) -> None:
-        self._http = httpx.Client(base_url=url.rstrip("/"), timeout=httpx.Timeout(SILENCE_SECONDS, connect=5.0))
+    def __init__(self, url: str, notice: Callable[[str], None], token: str | None = None) -> None:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._http = httpx.Client(base_url=url.rstrip("/"), timeout=httpx.Timeout(SILENCE_SECONDS, connect=5.0), headers=headers)
         self._notice = notice
 
     def get(self, path: str, **params: Any) -> dict[str, Any]:
         """A read. Raises ApiProblem and ApiLost."""
         return self._request("GET", path, params=params)
+
+    def close(self) -> None:
+        """Lets go of the connection."""
+        self._http.close()
 
     def cancel(self, session_id: str, turn_id: str) -> None:
         """Cancels a turn. Raises ApiProblem and ApiLost."""

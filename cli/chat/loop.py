@@ -18,12 +18,12 @@ FAILED = 1
 WAITS_FOR_HOST = 3
 
 
-def run_chat(url: str, *, session: str | None, profile: str | None, once: str | None) -> int:
+def run_chat(url: str, token: str | None = None, *, session: str | None, profile: str | None, once: str | None) -> int:
     """Talks until the person leaves. Returns the exit code: 0; 1 if the API is lost or, with `once`, the turn failed; with `once`
     3 if the turn waits for the host.
     """
     screen = Screen(notes=sys.stderr if once is not None else sys.stdout)
-    chat = Chat(ApiClient(url, screen.note), screen, session or new_id(), profile)
+    chat = Chat(ApiClient(url, screen.note, token), screen, session or new_id(), profile)
     try:
         if once is not None:
             return chat.one_turn(once, old=session is not None)

@@ -1,7 +1,8 @@
 """Who a request is from, in each access mode but jwt (test_tokens.py), and how often it may ask."""
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,8 +13,9 @@ import pytest
 from activities.db.api_keys import ApiKeys
 from activities.db.pool import Database
 from api.app import create_app
+from cli.chat.client import ApiClient, ApiProblem
 from settings import AccessSettings, Settings
-from tests.http.conftest import NOWHERE, running
+from tests.http.conftest import NOWHERE, running, served
 from tests.http.seeding import Seed
 
 NOW = datetime.now(UTC)
@@ -193,3 +195,16 @@ async def test_too_many_requests_are_refused_before_anything(settings: Settings,
             headers = {"X-Outlast-Tenant": tenant, "X-Outlast-Principal": principal}
             assert (await client.get("/api/sessions", headers=headers)).status_code == 200
             assert (await client.get("/api/sessions", headers=headers)).status_code == 429
+
+
+async def test_s28_the_terminal_client_sends_its_key(settings: Settings, keys: ApiKeys, conn: asyncpg.Connection) -> None:
+    await Seed(conn, "s1").session(owner="alice")
+    text = await issue(keys, "alice")
+    changed = settings.model_copy(update={"access": AccessSettings(mode="key")})
+    async with served(create_app(changed, temporal_address=NOWHERE)) as client:
+        url = str(client.base_url)
+        with closing(ApiClient(url, print, text)) as knows, closing(ApiClient(url, print)) as does_not:
+            found = await asyncio.to_thread(knows.get, "/api/sessions/s1")
+            assert found["owner_id"] == "alice"
+            with pytest.raises(ApiProblem, match="this needs an API key"):
+                await asyncio.to_thread(does_not.get, "/api/sessions/s1")

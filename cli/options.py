@@ -1,0 +1,39 @@
+"""What commands share: the data folder, settings, and how they speak."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cli.running import log_to_stderr
+from settings import Settings, load_settings
+
+DataDir = Annotated[Path | None, typer.Option("--data-dir", help="The data folder, instead of OUTLAST_DATA_DIR (default .outlast).")]
+
+
+def configured(data_dir: Path | None) -> Settings:
+    """The settings, with logging set up as they say. Raises SetupError."""
+    settings = load_settings(**overrides(data_dir))
+    log_to_stderr(settings.log_level)
+    return settings
+
+
+def overrides(data_dir: Path | None) -> dict[str, Any]:
+    """Options of the command line that go before the environment."""
+    return {} if data_dir is None else {"data_dir": data_dir}
+
+
+def say(text: str) -> None:
+    """One line on stdout."""
+    print(text, flush=True)
+
+
+def note(text: str) -> None:
+    """One line on stderr, which a pipe does not take for the answer."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def warn(text: str) -> None:
+    """One line on stderr."""
+    note(f"warning: {text}")
