@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # Where to look for a Python; `make PYTHON=/path/to/python3.11 dev` names one.
 PYTHONS := $(PYTHON) python3.11 python3.12 python3.13 python3.14 python3 python \
   $(wildcard $(HOME)/.pyenv/versions/3.1[1-4]*/bin/python3 /usr/local/bin/python3.1[1-4] /opt/homebrew/bin/python3.1[1-4])
-# Test processes side by side. The chaos tier kills real processes, watches the clock and takes default ports, so it runs alone.
+# Test processes side by side. The chaos tier comes by itself: it starts and kills whole programs, and mostly waits for them.
 JOBS := 2
 PYTEST := $(BIN)/python -m pytest
 TIERS := tests/architecture tests/unit tests/flows tests/io tests/http tests/replay
@@ -30,11 +30,11 @@ check: $(VENV)/.installed  ## format, lint, imports, types, generated docs, arch
 
 test: $(VENV)/.installed  ## every tier of tests
 	$(PYTEST) -n $(JOBS) --dist loadfile $(TIERS)
-	$(PYTEST) tests/chaos
+	$(PYTEST) -n $(JOBS) --dist loadfile tests/chaos
 
 test-long: $(VENV)/.installed  ## every tier of tests, with the full counts
 	TEST_LONG=1 $(PYTEST) -n $(JOBS) --dist loadfile --timeout 3600 $(TIERS)
-	TEST_LONG=1 $(PYTEST) --timeout 3600 tests/chaos
+	TEST_LONG=1 $(PYTEST) -n $(JOBS) --dist loadfile --timeout 3600 tests/chaos
 
 bench: $(VENV)/.installed  ## the benchmarks
 	$(BIN)/python -m benchmarks
