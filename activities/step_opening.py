@@ -38,6 +38,7 @@ class Begun:
     first_segment: int
     next_model_message: int
     after_seq: int
+    run: int
     model_index: int
     failures: int
     seconds: float
@@ -56,13 +57,17 @@ class _Found:
     tail: Mapping[str, Any]
     before: Mapping[str, Any] | None
     own: str | None
-    progress: asyncpg.Record | None
+    progress: Mapping[str, Any]
     unanswered: list[asyncpg.Record]
     steering: list[asyncpg.Record]
     after_seq: int
     used: Usage
     host_context: dict[str, Any]
     told: dict[str, Any] | None
+
+
+FIRST_RUN: Mapping[str, Any] = {"run": 1, "model_index": 0, "failures": 0, "seconds": 0.0, "announced": 0}
+"""Where the first step of a turn is whose row this transaction made."""
 
 
 async def begin(kit: Kit, step: RunStep) -> Begun | StepDone:
@@ -95,13 +100,20 @@ async def begin(kit: Kit, step: RunStep) -> Begun | StepDone:
         first_segment=found.tail["next_segment"],
         next_model_message=found.tail["next_model_message"],
         after_seq=found.after_seq,
-        model_index=progress["model_index"] if progress else 0,
-        failures=progress["failures"] if progress else 0,
-        seconds=progress["seconds"] if progress else 0.0,
+        run=progress["run"],
+        model_index=progress["model_index"],
+        failures=progress["failures"],
+        seconds=progress["seconds"],
         actions=found.host_context.get("actions") or [],
         used=found.used,
         fault=fault,
     )
+
+
+async def left_by_another(kit: Kit, step: RunStep) -> StepDone:
+    """What the step answered to the run that superseded this one; `stale` while that is still at it."""
+    async with kit.session(step.session, step.turn.turn_id) as tx:
+        return await _closed(tx, step) or StepDone(state="stale")
 
 
 async def _closed(tx: SessionTx, step: RunStep) -> StepDone | None:
@@ -117,9 +129,9 @@ async def _closed(tx: SessionTx, step: RunStep) -> StepDone | None:
 async def _find(tx: SessionTx, step: RunStep, opened: Opened) -> _Found:
     turn = step.turn
     tail, before = await _tails(tx, step, opened)
-    progress = None
+    progress: Mapping[str, Any] = FIRST_RUN
     if tx.turn_state is not None:
-        progress = await sql.step_progress(tx.conn, session_uid=tx.uid, turn_id=turn.turn_id, attempt=turn.attempt, step=step.step)
+        progress = await sql.begin_run(tx.conn, session_uid=tx.uid, turn_id=turn.turn_id, attempt=turn.attempt, step=step.step)
         await _announce_restart(tx, step, tail["next_segment"], progress)
     steering = [row async for row in sql.pending_steering(tx.conn, session_uid=tx.uid, profile=step.profile)] if tx.steered else []
     unanswered = await unanswered_calls(tx, tail)
@@ -146,18 +158,18 @@ async def _tails(tx: SessionTx, step: RunStep, opened: Opened) -> tuple[Mapping[
     return tail, await sql.message_tail(tx.conn, session_uid=tx.uid, message_id=parent) if parent else None
 
 
-async def _announce_restart(tx: SessionTx, step: RunStep, first_segment: int, progress: asyncpg.Record | None) -> None:
+async def _announce_restart(tx: SessionTx, step: RunStep, first_segment: int, progress: Mapping[str, Any]) -> None:
     """An earlier attempt streamed something and did not end: readers are told to forget it (L22, R88)."""
-    announced = progress["announced"] if progress else 0
+    announced = progress["announced"]
     at = moment(now_text())
     pieces = await tx.fix_live_text(at, stored=False)
     touched = {piece.segment for piece in pieces} | set(range(first_segment, first_segment + announced))
     if touched:
         segments = [{"segment": number, "offset": 0} for number in sorted(touched)]
         await tx.announce("step.restarted", step.turn.turn_id, at, {"segments": segments})
-    if announced and progress:
+    if announced:
         key = {"session_uid": tx.uid, "turn_id": step.turn.turn_id, "attempt": step.turn.attempt, "step": step.step}
-        kept = {name: progress[name] for name in ("model_index", "failures", "seconds")}
+        kept = {name: progress[name] for name in ("run", "model_index", "failures", "seconds")}
         await sql.note_progress(tx.conn, **key, **kept, announced=0)
 
 

@@ -14,7 +14,7 @@ from activities.db.session_tx import moment, now_text, sql
 from activities.failures import ProviderFailure, classify
 from activities.kit import Kit
 from activities.limits import model_names, steps_allowed, turn_seconds
-from activities.live_text import LiveText
+from activities.live_text import LiveText, Superseded
 from activities.llm.models import request_settings
 from activities.llm.prompt import PromptPart, instructions, prompt_parts
 from activities.llm.stream import ModelStream, PieceKind
@@ -24,7 +24,7 @@ from activities.patience import patiently
 from activities.projection.closing import NewCall, StepEnd, call_event, close_step
 from activities.projection.refusing import announce_refused
 from activities.step_calls import StepCalls
-from activities.step_opening import Begun, begin
+from activities.step_opening import Begun, begin, left_by_another
 from profiles import Profile
 from workflows.contracts import policies
 from workflows.contracts.errors import Refusal, TurnFault
@@ -69,11 +69,13 @@ class StepRun:
         self._step = self._step.model_copy(update={"turn": begun.turn})
         turn = begun.turn
         uid = self._step.session.session_uid
-        self._live = LiveText(self._kit.db, uid, turn.turn_id, turn.attempt, begun.first_segment, begun.after_seq)
+        self._live = LiveText(self._kit.db, uid, turn.turn_id, turn.attempt, begun.run, begun.first_segment, begun.after_seq)
         try:
             return await self._attempt()
         except TurnFault as fault:
             return await self._fail(fault.error)
+        except Superseded:
+            return await patiently(lambda: left_by_another(self._kit, self._step))
 
     @property
     def _seconds(self) -> float:
@@ -94,7 +96,7 @@ class StepRun:
         await check_budgets(self._kit, self._step, profile, self._begun.used)
         stream = await self._stream(profile, toolbox)
         outcome = await self._watched(stream)
-        await self._live.settle()
+        await patiently(self._live.finish)
         self._settled = stream.settled
         if isinstance(outcome, ModelResponse):
             return await self._finish(outcome, profile)
@@ -169,6 +171,7 @@ class StepRun:
             turn_id=turn.turn_id,
             attempt=turn.attempt,
             step=self._step.step,
+            run=self._begun.run,
             model_index=model_index,
             failures=failures,
             seconds=seconds,
@@ -191,6 +194,8 @@ class StepRun:
     async def _announce_calls(self, calls: list[NewCall]) -> None:
         step, begun = self._step, self._begun
         async with self._kit.session(step.session, step.turn.turn_id) as tx:
+            if tx.turn_run != begun.run:
+                raise Superseded
             await self._note(tx.conn, begun.model_index, begun.failures, begun.seconds)
             for call in calls:
                 event = call_event(call.call_id, call.tool_name, call.arguments, call.category)
@@ -211,8 +216,7 @@ class StepRun:
         return await self._close(state, response, usage, None, self._handover(profile))
 
     def _handover(self, profile: Profile) -> str:
-        config = self._step.config
-        return config.handover if config and config.handover else profile.handover
+        return (self._step.config and self._step.config.handover) or profile.handover
 
     async def _fail(self, error: TurnError, partial: ModelResponse | None = None) -> StepDone:
         usage = usage_of(partial).model_copy(update={"tool_calls": 0}) if partial else Usage()
@@ -246,6 +250,7 @@ class StepRun:
                 for place, segment in enumerate(self._live.segments)
                 if not (failed and segment.kind == "tool_group")
             ],
+            run=self._begun.run,
             unsent=self._live.unsent(),
             calls=[] if failed else self._calls.new,
             request=self._begun.results if failed else self._begun.request,
@@ -283,7 +288,7 @@ def _result_of(request: "asyncio.Task[ModelResponse]") -> ModelResponse | Except
     error = request.exception()
     if error is None:
         return request.result()
-    if not isinstance(error, Exception):
+    if isinstance(error, Superseded) or not isinstance(error, Exception):
         raise error
     return error
 

@@ -85,6 +85,7 @@ class SessionTx:
         self.tool_text_limit = tool_text_limit
         self.turn_state: str | None = row["turn_state"]
         self.turn_attempt: int | None = row["turn_attempt"]
+        self.turn_run: int | None = row["turn_run"]
         self.turn_message_id: str | None = row["turn_message_id"]
         self.turn_usage: str | None = row["turn_usage"]
         self.message_usage: str | None = row["message_usage"]

@@ -42,6 +42,7 @@ class StepEnd:
     """
 
     done: StepDone
+    run: int
     first_segment: int
     next_model_message: int
     segments: list[tuple[int, str, str]] = field(default_factory=list)
@@ -58,9 +59,9 @@ class StepEnd:
 
 
 async def close_step(tx: SessionTx, step: RunStep, end: StepEnd) -> StepDone:
-    """Commits a step's end; a second one finds the first one's answer and changes nothing (R33)."""
+    """Commits a step's end; a second one, or one of a run that was superseded, finds what there is and changes nothing (R33)."""
     key = {"session_uid": tx.uid, "turn_id": step.turn.turn_id, "attempt": step.turn.attempt, "step": step.step}
-    if tx.turn_state != "running" or tx.turn_attempt != step.turn.attempt:
+    if tx.turn_state != "running" or (tx.turn_attempt, tx.turn_run) != (step.turn.attempt, end.run):
         return await _closed_before(tx, key)
     if end.done.state == "answered" and tx.steered:
         end = replace(end, done=await _behind_steering(tx, step, end))

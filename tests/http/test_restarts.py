@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from datetime import UTC, datetime
 
 import pytest
 from pydantic_ai.messages import ModelMessage
@@ -10,13 +9,12 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.step_run import StepRun
 from activities.turns import Turns
+from tests.http.late_steps import late_step, session_of
 from tests.models import calls, hangs, says, script, waits
 from tests.system import Answer, System, running_system
 from workflows.contracts.inputs import ContinuationInput
-from workflows.contracts.steps import NewMessage, Opening, RunStep
 from workflows.contracts.turns import EndTurn
-from workflows.model.session import SessionRef
-from workflows.model.turn import TurnError, TurnRef
+from workflows.model.turn import TurnError
 
 BATCH = calls(("c1", "open_page", {"url": "u"}), ("c2", "ask_user", {"question": "?"}))
 ALICE = {"x-test-principal": "alice"}
@@ -162,28 +160,6 @@ async def test_l17_three_round_trips_run_each_step_and_each_tool_once(database_u
         kinds = [event["type"] for event in await system.events("s1")]
         assert (kinds.count("tool.call"), kinds.count("tool.result")) == (6, 6)
         assert await system.conn.fetchval("select count(*) from usage_ledger") == 4
-
-
-def late_step(session: SessionRef, leaf: str, attempt: int = 1) -> RunStep:
-    turn = TurnRef(
-        turn_id="late",
-        number=2,
-        attempt=attempt,
-        message_id="a2",
-        user_message_id="u2",
-        parent_id="u2",
-        accepted_at=datetime.now(UTC).isoformat(),
-    )
-    message = NewMessage(id="u2", parent_id=leaf, content="again", digest="d")
-    opening = Opening(revision=3, message=message) if attempt == 1 else Opening(revision=4, retry=True)
-    return RunStep(session=session, turn=turn, step=1, revision=4, profile="assistant", opening=opening)
-
-
-async def session_of(system: System) -> tuple[SessionRef, str]:
-    """A session that has had one turn, and its leaf."""
-    turn = await system.chat("s1")
-    uid = await system.conn.fetchval("select session_uid from sessions")
-    return SessionRef(tenant=system.tenant, session_id="s1", session_uid=str(uid)), turn["message_id"]
 
 
 async def test_r33_of_two_runs_of_a_step_the_one_that_commits_first_stays(database_url: str, temporal_address: str) -> None:

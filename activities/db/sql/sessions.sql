@@ -14,7 +14,7 @@ select from sessions where session_uid = :session_uid for update;
 select
   s.session_uid, s.tenant, s.session_id, s.owner, s.profile, s.subject, s.active_leaf_id, s.revision, s.turn_number,
   s.message_count, s.cursor, s.feed, s.updated_at, s.title, s.expires_at, s.host_context is not null as host_context_known,
-  t.state as turn_state, t.attempt as turn_attempt, t.message_id as turn_message_id, t.usage as turn_usage, m.usage as message_usage,
+  t.state as turn_state, t.attempt as turn_attempt, t.run as turn_run, t.message_id as turn_message_id, t.usage as turn_usage, m.usage as message_usage,
   exists (select from live_deltas d where d.session_uid = s.session_uid) as streaming,
   exists (select from host_batches b where b.session_uid = s.session_uid and b.state = 'open')
     or exists (select from calls c where c.session_uid = s.session_uid and c.state = 'open') as waiting,
@@ -63,26 +63,39 @@ with taken as (
 )
 select * from taken order by after_seq, position;
 
--- name: stream_delta(session_uid, expected_seq, position, turn_id, attempt, segment, start_offset, kind, text, at)^
--- One piece of live text behind the newest durable event, and the note that carries it to readers (a note may have 7,999 bytes; a longer
--- piece is announced without its text). If the newest event is not the expected one, positions count from it anew. Twice is once.
--- A writer whose turn has ended, or began anew, writes nothing; its row is locked too, so that it is read as it is when the lock is got.
+-- name: stream_delta(session_uid, turn_id, attempt, run, segment, start_offset, kind, text, at)^
+-- One piece of live text behind the newest durable event and what was streamed since, and the note that carries it to readers (a note may
+-- have 7,999 bytes; a longer piece is announced without its text). A writer whose turn has ended, or whose step was begun again by another
+-- one, writes nothing; its row is locked too, so that it is read as it is when the lock is got. Rows of the deltas need no second look: only
+-- the run itself adds any.
 with s as (
   select s.cursor from sessions s join turns t on t.session_uid = s.session_uid
-  where s.session_uid = :session_uid and t.turn_id = :turn_id and t.attempt = :attempt and t.state = 'running'
+  where s.session_uid = :session_uid and t.turn_id = :turn_id and t.attempt = :attempt and t.run = :run and t.state = 'running'
   for update of s, t
 ), piece as (
   insert into live_deltas (session_uid, after_seq, position, turn_id, segment, start_offset, kind, text)
-  select :session_uid::uuid, s.cursor, case when s.cursor = :expected_seq::bigint then :position::integer else 0 end,
+  select :session_uid::uuid, s.cursor, coalesce((
+      select d.position + char_length(d.text) from live_deltas d
+      where d.session_uid = :session_uid::uuid and d.after_seq = s.cursor order by d.position desc limit 1), 0),
     :turn_id, :segment, :start_offset, :kind, :text
   from s
-  on conflict (session_uid, after_seq, position) do update set text = excluded.text
   returning *
 )
-select after_seq, position, pg_notify('outlast', json_strip_nulls(json_build_object(
+select pg_notify('outlast', json_strip_nulls(json_build_object(
   's', session_uid, 'a', after_seq, 'p', position, 't', turn_id, 'g', segment, 'o', start_offset, 'k', kind,
   'x', case when octet_length(to_json(text)::text) < 7500 then text end, 'at', :at::text))::text)
 from piece;
+
+-- name: streamed_since(session_uid, after_seq)
+-- How far each segment was streamed behind a durable event: text that is still live, and what became `text` events since.
+select segment, max(ends)::integer as ends from (
+  select segment, start_offset + char_length(text) as ends from live_deltas where session_uid = :session_uid::uuid
+  union all
+  select (part->>'segment')::integer, (part->>'offset')::integer + (part->>'length')::integer
+  from events e cross join lateral json_array_elements(e.data->'parts') as part
+  where e.session_uid = :session_uid::uuid and e.seq > :after_seq and e.type = 'text'
+) as streamed
+group by segment;
 
 -- name: find_head(tenant, session_id)^
 -- A session by its alias, for a workflow that starts where rows exist.

@@ -107,6 +107,8 @@ create table turns (
   turn_id text not null check (turn_id ~ '^[A-Za-z0-9._:-]{1,64}$'),
   number integer not null,
   attempt integer not null default 1,
+  -- how often a step of the turn has begun, on whichever worker: only the newest run writes (it fences runs, and is no part of the projection)
+  run integer not null default 1,
   kind text not null check (kind in ('message', 'continuation', 'steering')),
   state text not null check (state in ('running', 'completed', 'waiting', 'failed', 'cancelled')),
   message_id text not null,
