@@ -10,7 +10,7 @@ with needs (relation, privileges, updated) as (values
   ('events', 'select, insert', ''),
   ('host_batches', 'select, insert', 'state'),
   ('idempotency_keys', 'select, insert, delete', 'answer, session_uid, status'),
-  ('live_deltas', 'select, insert, delete', 'text'),
+  ('live_deltas', 'select, insert, delete', ''),
   ('messages', 'select, insert', 'change, content, count_all, count_assistant, count_user, error, model, prompt, updated_at, usage'),
   ('model_messages', 'select, insert, delete', ''),
   ('outlast_schema', 'select', ''),
@@ -21,7 +21,7 @@ with needs (relation, privileges, updated) as (values
   ('steering', 'select, insert', 'change, delivered_at, message_id, status, turn_id'),
   ('step_progress', 'select, insert', 'announced, failures, model_index, seconds'),
   ('steps', 'select, insert', 'result'),
-  ('turns', 'select, insert', 'attempt, content, ended_at, error, final, first_text_at, model, started_at, state, steps, usage'),
+  ('turns', 'select, insert', 'attempt, content, ended_at, error, final, first_text_at, model, run, started_at, state, steps, usage'),
   ('usage_ledger', 'select, insert', '')
 ), home as (
   select n.oid, n.nspname
