@@ -132,7 +132,7 @@ def _origin(text: str) -> str:
     page = urlsplit(text)
     if page.scheme not in ("http", "https") or not page.netloc or "@" in page.netloc or page.path.strip("/") or page.query or page.fragment:
         raise ValueError(f"{text!r} is not an origin such as https://app.example")
-    return f"{page.scheme}://{page.netloc.lower()}"
+    return f"{page.scheme}://{page.netloc.lower()}".removesuffix({"http": ":80", "https": ":443"}[page.scheme])
 
 
 class SigningSettings(_Group):

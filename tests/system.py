@@ -163,7 +163,8 @@ async def _kit(stack: AsyncExitStack, settings: Settings, scripted: Script) -> K
 
 async def _api(stack: AsyncExitStack, settings: Settings, address: str, tenant: str) -> httpx.AsyncClient:
     app = create_app(settings, temporal_address=address)
-    app.dependency_overrides[identify] = callers_of(tenant)
+    if settings.access.mode == "local":
+        app.dependency_overrides[identify] = callers_of(tenant)
     await stack.enter_async_context(app.router.lifespan_context(app))
     transport = httpx.ASGITransport(app)
     return await stack.enter_async_context(httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=60.0))

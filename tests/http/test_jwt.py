@@ -60,13 +60,20 @@ class Provider:
 RSA = rsa.generate_private_key(65537, 2048)
 
 
-@pytest.fixture
-async def provider() -> AsyncIterator[Provider]:
+@asynccontextmanager
+async def published() -> AsyncIterator[Provider]:
+    """A provider with one key."""
     provider = Provider()
     provider.add("r1", "RS256", RSA)
     server = await asyncio.start_server(provider.serve, "127.0.0.1", 0)
     provider.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/jwks.json"
     async with server:
+        yield provider
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[Provider]:
+    async with published() as provider:
         yield provider
 
 
