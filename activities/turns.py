@@ -107,7 +107,7 @@ class Turns:
             kinds=[piece.kind for piece in pieces],
             texts=[piece.text for piece in pieces],
         )
-        await sql.rewrite_content(tx.conn, session_uid=tx.uid, message_id=turn.message_id)
+        await sql.rewrite_content(tx.conn, session_uid=tx.uid, message_id=turn.message_id, at=moment(at))
         await sql.rewind_turn_content(tx.conn, session_uid=tx.uid, turn_id=turn.turn_id)
         text = "".join(piece.text for piece in pieces if piece.kind == "text")
         if not text:

@@ -16,11 +16,12 @@ from activities.db.keys import Keys
 from activities.db.messages import Messages
 from activities.db.pool import Database
 from activities.db.reads import Reads
+from activities.db.transcripts import Transcripts
 from api import errors, openapi
 from api.deps import Api
 from api.gate import Gate
 from api.identity import Access
-from api.routes import changes, chat, erasures, events, health, host_actions, messages, sessions
+from api.routes import changes, chat, erasures, events, health, host_actions, messages, sessions, transcripts
 from api.sending import Workflows
 from api.signing import KeyRing
 from profiles.loading import load_profiles
@@ -48,7 +49,7 @@ def create_app(settings: Settings, *, durable: bool = True, temporal_address: st
     app.state.keyring = KeyRing.of(settings.signing.keys)
     app.state.durable = durable
     app.state.temporal_address = temporal_address
-    for routes in (chat, sessions, messages, changes, events, host_actions, erasures, health):
+    for routes in (chat, sessions, messages, transcripts, changes, events, host_actions, erasures, health):
         app.include_router(routes.router)
     errors.install(app)
     openapi.add_pages(app)
@@ -80,6 +81,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         database=database,
         reads=Reads(database, expires=settings.session_ttl_hours > 0, held=settings.session_hold_while_pending),
         messages=Messages(database),
+        transcripts=Transcripts(database),
         changes=Changes(database),
         keys=Keys(database),
         log=EventLog(database),

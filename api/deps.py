@@ -14,6 +14,7 @@ from activities.db.keys import Keys
 from activities.db.messages import Messages
 from activities.db.pool import Database
 from activities.db.reads import Reads
+from activities.db.transcripts import Transcripts
 from api.identity import Access
 from api.sending import Workflows
 from api.signing import KeyRing
@@ -32,6 +33,7 @@ class Api:
     database: Database
     reads: Reads
     messages: Messages
+    transcripts: Transcripts
     changes: Changes
     keys: Keys
     log: EventLog

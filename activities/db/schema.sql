@@ -37,7 +37,8 @@ create index sessions_by_owner on sessions (tenant, owner, updated_at desc, sess
 create index sessions_by_tenant on sessions (tenant, updated_at desc, session_uid);
 
 -- A branch is a line of messages without forks. Its path is its own messages up to a depth, before them those of the branch it
--- forked from up to `fork_depth`, and so on: `chain` and `chain_depths` list (branch, deepest depth that belongs to the path).
+-- forked from up to `fork_depth`, and so on: `chain` and `chain_depths` list (branch, deepest depth that belongs to the path), the
+-- root's branch first.
 create table branches (
   session_uid uuid not null references sessions on delete cascade,
   branch integer not null,
@@ -66,6 +67,8 @@ create table messages (
   digest text,
   change bigint not null,
   created_at timestamptz not null, updated_at timestamptz not null,
+  -- the time of its row in the transcript: a user's or host's words when they were accepted, an assistant's when the last of its text was stored
+  said_at timestamptz not null,
   primary key (session_uid, id),
   foreign key (session_uid, parent_id) references messages (session_uid, id) deferrable initially deferred,
   foreign key (session_uid, branch) references branches (session_uid, branch) deferrable initially deferred,
@@ -75,6 +78,11 @@ create table messages (
 create unique index messages_one_root on messages (session_uid) where parent_id is null;
 create index messages_by_parent on messages (session_uid, parent_id);
 create index messages_by_change on messages (session_uid, change);
+-- An ordinal of the transcript is found by the counts, without walking the path (S16).
+create index messages_by_count_all on messages (session_uid, branch, count_all, depth);
+create index messages_by_count_user on messages (session_uid, branch, count_user, depth);
+create index messages_by_count_assistant on messages (session_uid, branch, count_assistant, depth);
+create index messages_by_time on messages (session_uid, said_at);
 
 -- The display form of a message: thinking and text as they were streamed, a place for each group of tool calls, host cards.
 create table segments (
@@ -135,7 +143,7 @@ create unique index turns_one_live on turns (session_uid) where state = 'running
 create index turns_by_message on turns (session_uid, message_id);
 
 -- Words that join a turn without beginning one. `number` is the order of acceptance, `own_turn_id` the turn that the words get if they are
--- promoted, `turn_id` the one that took them.
+-- promoted, `turn_id` the one that took them. They were told before the segments of their message from `before_segment` on.
 create table steering (
   session_uid uuid not null references sessions on delete cascade,
   id text not null check (id ~ '^[A-Za-z0-9._:-]{1,64}$' and id not in ('.', '..')),
@@ -147,15 +155,17 @@ create table steering (
   own_turn_id text,
   turn_id text,
   message_id text,
+  before_segment integer,
   change bigint not null,
   accepted_at timestamptz not null,
   delivered_at timestamptz,
   primary key (session_uid, id),
   unique (session_uid, number),
-  check ((status = 'delivered') = (delivered_at is not null and message_id is not null))
+  check ((status = 'delivered') = (delivered_at is not null and message_id is not null and before_segment is not null))
 );
 create index steering_pending on steering (session_uid, number) where status = 'pending';
 create index steering_by_message on steering (session_uid, message_id);
+create index steering_by_time on steering (session_uid, delivered_at) where status = 'delivered';
 
 -- A closed step. The row is the write guard: who inserts it has closed the step, everyone later reads it.
 -- `result` is what the workflow was answered; it is dropped when a later turn opens.
@@ -219,6 +229,20 @@ create table calls (
 );
 create index calls_by_message on calls (session_uid, message_id, segment, position);
 create index calls_open on calls (session_uid) where state = 'open';
+create index calls_by_time on calls (session_uid, recorded_at) where state = 'recorded';
+
+-- The rows of the transcript. Those of one message are in order by (place, kind, position): its finished calls as the model made them,
+-- steering before the calls that were made after it, and its whole text last, if it has any. `messages.count_…` count exactly these.
+create view transcript as
+select session_uid, id as message_id, role, id, said_at as at, content, null::json as output, null::text as tool_name,
+  null::text as outcome, null::text as status, 2147483647 as place, 0 as kind, 0::bigint as position
+from messages where role <> 'assistant' or content <> ''
+union all
+select session_uid, message_id, 'tool'::text, call_id, recorded_at, model_text, output, tool_name, outcome, status, segment, 1, position::bigint
+from calls where state = 'recorded'
+union all
+select session_uid, message_id, 'user'::text, id, delivered_at, content, null::json, null::text, null::text, null::text, before_segment, 0, number
+from steering where status = 'delivered';
 
 -- Durable events. `text` rows are not sent as such: they stand for the deltas between two durable events. Their data names
 -- which characters of which segments those were, or carries the characters where the segments were taken back.

@@ -210,6 +210,7 @@ async def _deliver(tx: SessionTx, step: RunStep, end: StepEnd, at: datetime) -> 
             changes=[tx.next_change() for _ in end.done.steering],
             message_id=step.turn.message_id,
             turn_id=step.turn.turn_id,
+            before_segment=end.first_segment,
             at=at,
         )
     ]

@@ -22,6 +22,9 @@ async def announce_new(
 async def announce_settled(tx: SessionTx, message_id: str, turn_id: str | None, at: datetime) -> None:
     """`message.recorded` for an assistant message with everything that this transaction made of it; its path is counted again."""
     row = await sql.settle_message(tx.conn, session_uid=tx.uid, id=message_id)
+    more = {name: row[name] for name in ("more", "more_user", "more_assistant")}
+    if row["followed"] and any(more.values()):
+        await sql.shift_counts(tx.conn, session_uid=tx.uid, id=message_id, **more)
     await _announce(tx, display(dict(row), json.loads(row["segments"]), json.loads(row["calls"])), turn_id, at)
 
 

@@ -183,7 +183,7 @@ async def _take_back(tx: SessionTx, turn: TurnRef, step: int) -> None:
     dropped = [row async for row in sql.drop_step_segments(tx.conn, **key)]
     await sql.drop_step_model_messages(tx.conn, **key)
     if dropped:
-        await sql.rewrite_content(tx.conn, session_uid=tx.uid, message_id=turn.message_id)
+        await sql.rewrite_content(tx.conn, session_uid=tx.uid, message_id=turn.message_id, at=at)
         await sql.rewind_turn_content(tx.conn, session_uid=tx.uid, turn_id=turn.turn_id)
         segments = [{"segment": position, "offset": 0} for position in sorted(row["position"] for row in dropped)]
         await tx.announce("step.restarted", turn.turn_id, at, {"segments": segments})

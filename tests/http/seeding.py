@@ -25,12 +25,13 @@ async def insert(conn: asyncpg.Connection, table: str, **columns: Any) -> None:
 
 @dataclass
 class Seed:
-    """One session that is written row by row. `seq` is its newest event."""
+    """One session that is written row by row. `seq` is its newest event, `feed` its newest change."""
 
     conn: asyncpg.Connection
     session_id: str
     uid: UUID = field(default_factory=uuid4)
     seq: int = 0
+    feed: int = 0
 
     async def session(self, *, owner: str | None = "local", tenant: str = "default", at: float = 0.0, **columns: Any) -> "Seed":
         known = {"profile": "default", "created_at": after(at), "updated_at": after(at), **columns}
@@ -49,6 +50,7 @@ class Seed:
             "change": 1,
             "created_at": after(depth),
             "updated_at": after(depth),
+            "said_at": after(depth),
             **columns,
         }
         await insert(self.conn, "messages", session_uid=self.uid, id=id, parent_id=parent, depth=depth, branch=branch, role=role, **known)
@@ -80,6 +82,14 @@ class Seed:
             turn_id=turn_id,
             **known,
         )
+
+    async def steering(self, id: str, message_id: str, *, before_segment: int, delivered_at: datetime, **columns: Any) -> None:
+        """Steering that was delivered."""
+        self.feed += 1
+        known = {"content": f"content of {id}", "digest": "0" * 64, "turn_id": "t1", "accepted_at": delivered_at, **columns}
+        place = {"message_id": message_id, "before_segment": before_segment, "delivered_at": delivered_at}
+        numbers = {"number": self.feed, "change": self.feed, "status": "delivered"}
+        await insert(self.conn, "steering", session_uid=self.uid, id=id, **place, **numbers, **known)
 
     async def turn(self, turn_id: str, number: int, *, state: str = "running", final: Any = None, **columns: Any) -> None:
         known = {

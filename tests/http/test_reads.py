@@ -20,7 +20,7 @@ async def conversation(seed: Begin, session_id: str = "s1", **session: Any) -> S
     s = await seed(session_id).session(active_leaf_id="a2b", revision=4, turn_number=2, message_count=5, **session)
     async with s.conn.transaction():
         await s.branch(0, 2, [0], [WHOLE_BRANCH])
-        await s.branch(1, 3, [1, 0], [WHOLE_BRANCH, 1])
+        await s.branch(1, 3, [0, 1], [1, WHOLE_BRANCH])
         await s.message("u1", None, 0)
         await s.message("a1", "u1", 1, role="assistant", turn_id="t1", usage='{"requests": 2}', model="m")
         await s.message("u2", "a1", 2)

@@ -21,6 +21,8 @@ CATALOG = """
     union all
     select 'index', tablename::text, indexname::text, indexdef from pg_indexes where schemaname = 'public'
     union all
+    select 'view', viewname::text, '', definition from pg_views where schemaname = 'public'
+    union all
     select 'trigger', tgrelid::regclass::text, tgname::text, pg_get_triggerdef(oid) from pg_trigger where not tgisinternal
     union all
     select 'function', '', proname::text, pg_get_functiondef(oid) from pg_proc where pronamespace = 'public'::regnamespace

@@ -4,6 +4,7 @@ import json
 from collections import defaultdict
 from typing import Any
 
+from tests.model.transcripts import check_transcript
 from tests.system import System
 from workflows.model.state import Head
 
@@ -19,6 +20,7 @@ async def check_rows(system: System, session: str, *, quiet: bool = True) -> Non
     turns = await system.conn.fetch("select * from turns where session_uid = $1 order by number", uid)
     await _tree(system, uid, row)
     await _calls(system, uid)
+    await check_transcript(system, uid)
     await _events(system, uid, row, turns)
     assert [turn["number"] for turn in turns] == list(range(1, row["turn_number"] + 1)), "turn numbers have gaps"
     assert sum(turn["state"] == "running" for turn in turns) <= (0 if quiet else 1), "live turns"
@@ -56,6 +58,7 @@ async def _tree(system: System, uid: Any, session: Any) -> None:
             own = (said + recorded.get(row["id"], 0) + given, given, said)
         else:
             own = (1, int(row["role"] == "user"), 0)
+            assert row["said_at"] == row["created_at"], f"time of {row['id']}"
         counted = tuple(one + two for one, two in zip(before, own, strict=True))
         assert tuple(row[name] for name in COUNTS) == counted, f"counts of {row['id']} ({row['role']}): {counted}"
 

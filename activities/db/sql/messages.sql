@@ -36,9 +36,9 @@ update branches set tip_depth = greatest(tip_depth, :tip_depth) where session_ui
 -- name: insert_message(session_uid, id, parent_id, role, content, branch, depth, count_all, count_user, count_assistant, turn_id, profile, digest, change, at)!
 -- A message of the tree.
 insert into messages (session_uid, id, parent_id, role, content, branch, depth, count_all, count_user, count_assistant, turn_id, profile,
-  digest, change, created_at, updated_at)
+  digest, change, created_at, updated_at, said_at)
 values (:session_uid, :id, :parent_id, :role, :content, :branch, :depth, :count_all, :count_user, :count_assistant, :turn_id, :profile,
-  :digest, :change, :at, :at);
+  :digest, :change, :at, :at, :at);
 
 -- name: insert_exchange(session_uid, branch, depth, message_id, parent_id, content, attachments, digest, answer_id, count_all, count_user, count_assistant, turn_id, attempt, profile, change, at, body, library)!
 -- A user's message with what is shown of its files, the empty answer under it, and what the model is given of the message. The branch
@@ -48,9 +48,10 @@ with grown as (
   where session_uid = :session_uid::uuid and branch = :branch::integer
 ), exchange as (
   insert into messages (session_uid, id, parent_id, role, content, branch, depth, count_all, count_user, count_assistant, turn_id, profile,
-    attachments, digest, change, created_at, updated_at)
+    attachments, digest, change, created_at, updated_at, said_at)
   select :session_uid::uuid, e.id, e.parent_id, e.role, e.content, :branch::integer, e.depth, :count_all::integer, :count_user::integer,
-    :count_assistant::integer, :turn_id::text, :profile::text, e.attachments, e.digest, e.change, :at::timestamptz, :at::timestamptz
+    :count_assistant::integer, :turn_id::text, :profile::text, e.attachments, e.digest, e.change, :at::timestamptz, :at::timestamptz,
+    :at::timestamptz
   from (values
     (:message_id::text, :parent_id::text, 'user', :content::text, :depth::integer, :attachments::json, :digest::text, :change::bigint),
     (:answer_id::text, :message_id::text, 'assistant', '', :depth::integer + 1, null, null, :change::bigint + 1)
@@ -75,13 +76,24 @@ update messages m set
 from messages itself
 left join messages p on p.session_uid = itself.session_uid and p.id = itself.parent_id
 where m.session_uid = :session_uid and m.id = :id and itself.session_uid = m.session_uid and itself.id = m.id
-returning m.id, m.parent_id, m.role, m.content, m.created_at, m.updated_at, m.turn_id, m.profile, m.model, m.usage, m.error, m.attachments,
+returning m.count_all - itself.count_all as more, m.count_user - itself.count_user as more_user,
+  m.count_assistant - itself.count_assistant as more_assistant,
+  exists (select from messages c where c.session_uid = m.session_uid and c.parent_id = m.id) as followed, m.id, m.parent_id, m.role, m.content, m.created_at, m.updated_at, m.turn_id, m.profile, m.model, m.usage, m.error, m.attachments,
   (select coalesce(json_agg(json_build_object('position', s.position, 'kind', s.kind, 'text', s.text, 'data', s.data::text)
       order by s.position), '[]')
     from segments s where s.session_uid = m.session_uid and s.message_id = m.id) as segments,
   (select coalesce(json_agg(json_build_object('segment', c.segment, 'call_id', c.call_id, 'tool_name', c.tool_name,
       'arguments', c.arguments::text, 'output', c.output::text, 'outcome', c.outcome, 'status', c.status) order by c.segment, c.position), '[]')
     from calls c where c.session_uid = m.session_uid and c.message_id = m.id) as calls;
+
+-- name: shift_counts(session_uid, id, more, more_user, more_assistant)!
+-- What is counted on a path up to a message changed: so did it for everything below it.
+update messages d set count_all = d.count_all + :more, count_user = d.count_user + :more_user,
+  count_assistant = d.count_assistant + :more_assistant
+from messages m
+join branches b on b.session_uid = m.session_uid and array_position(b.chain, m.branch) is not null
+where m.session_uid = :session_uid and m.id = :id and d.session_uid = m.session_uid and d.branch = b.branch
+  and case when b.branch = m.branch then d.depth > m.depth else b.chain_depths[array_position(b.chain, m.branch)] >= m.depth end;
 
 -- name: insert_segments(session_uid, message_id, turn_id, attempt, step, positions, kinds, texts)!
 -- A step's display segments.
@@ -140,9 +152,9 @@ returning position, kind, text;
 delete from model_messages
 where session_uid = :session_uid and message_id = :message_id and turn_id = :turn_id and step >= :step;
 
--- name: rewrite_content(session_uid, message_id)!
--- A message's plain text from its segments.
-update messages m set content = coalesce((
+-- name: rewrite_content(session_uid, message_id, at)!
+-- A message's plain text from its segments, as they are since `at`.
+update messages m set said_at = greatest(said_at, :at), content = coalesce((
   select string_agg(text, '' order by position) from segments s
   where s.session_uid = m.session_uid and s.message_id = m.id and s.kind = 'text'), '')
 where m.session_uid = :session_uid and m.id = :message_id;

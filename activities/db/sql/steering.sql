@@ -16,10 +16,10 @@ select g.profile from steering g
 where g.session_uid = :session_uid and g.status = 'pending' and g.profile <> :profile
 order by g.number limit 1;
 
--- name: deliver_steering(session_uid, ids, changes, message_id, turn_id, at)
--- The step that consumed it has finished. Each of them is a change of its own.
+-- name: deliver_steering(session_uid, ids, changes, message_id, turn_id, before_segment, at)
+-- The step that consumed it has finished. Each of them is a change of its own. `before_segment`: the step's first segment.
 update steering g set status = 'delivered', delivered_at = greatest(:at, g.accepted_at), message_id = :message_id, turn_id = :turn_id,
-  change = d.change
+  before_segment = :before_segment, change = d.change
 from unnest(:ids::text[], :changes::bigint[]) as d (id, change)
 where g.session_uid = :session_uid and g.id = d.id and g.status = 'pending'
 returning g.id, g.number;

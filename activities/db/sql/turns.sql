@@ -16,7 +16,8 @@ where session_uid = :session_uid and turn_id = :turn_id and attempt < :attempt a
 -- request cost, in the ledger, which is kept apart from the session.
 with message as (
   update messages set content = content || :content::text, model = coalesce(:model::text, model), usage = :message_usage::json,
-    error = :error::json, prompt = coalesce(:prompt::json, prompt), change = :change, updated_at = greatest(updated_at, :at::timestamptz)
+    error = :error::json, prompt = coalesce(:prompt::json, prompt), change = :change, updated_at = greatest(updated_at, :at::timestamptz),
+    said_at = case when :content::text = '' then said_at else greatest(said_at, :at::timestamptz) end
   where session_uid = :session_uid::uuid and id = :message_id::text
 ), ledger as (
   insert into usage_ledger (session_uid, turn_id, attempt, step, tenant, principal, model, input_tokens, output_tokens, cost_usd, at)
