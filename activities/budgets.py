@@ -1,6 +1,7 @@
 """What a turn and a principal may still use, asked before each model request."""
 
 from datetime import UTC, datetime
+from math import ceil
 
 from activities.db.ledger import used_today
 from activities.db.session_tx import sql
@@ -14,13 +15,18 @@ from workflows.model.turn import TurnError, Usage
 from workflows.rules.limits import budget_of, is_limited, reached
 
 
-async def check_budgets(kit: Kit, step: RunStep, profile: Profile, used: Usage) -> None:
-    """Raises TurnFault if the turn, which `used` so much, or the session's owner today, has used up what it may (R85)."""
-    if spent := reached(used, turn_budget(kit.settings, profile, step.config)):
+async def check_budgets(kit: Kit, step: RunStep, profile: Profile, used: Usage) -> int | None:
+    """How many output tokens the turn, which `used` so much, has left (None: no limit).
+
+    Raises TurnFault if it, or the session's owner today, has used up what it may (R85).
+    """
+    budget = turn_budget(kit.settings, profile, step.config)
+    if spent := reached(used, budget):
         raise TurnFault(TurnError.of("usage_limit", f"the turn's budget is used up: {spent}"))
     day = budget_of(kit.settings.budget.day.model_dump())
     if is_limited(day) and (spent := reached(await patiently(lambda: _used_today(kit, step)), day)):
         raise TurnFault(TurnError.of("usage_limit", f"the budget of the day is used up: {spent}"))
+    return None if budget.max_output_tokens is None else ceil(budget.max_output_tokens) - used.output_tokens
 
 
 async def _used_today(kit: Kit, step: RunStep) -> Usage:

@@ -21,6 +21,7 @@ from pydantic_ai.exceptions import (
     UserError,
 )
 
+from workflows.contracts import policies
 from workflows.contracts.errors import SetupError, TurnFault
 from workflows.model.turn import ErrorType, TurnError
 
@@ -35,6 +36,12 @@ class ProviderFailure:
     error: TurnError
     again: bool = False
     retry_after: float | None = None
+
+    def delay(self, failures: int, first: float) -> float:
+        """Seconds to the next attempt after so many: what the provider asks for, within its cap, else our own, which was `first`."""
+        if self.retry_after is not None:
+            return min(self.retry_after, policies.RETRY_AFTER_CAP_SECONDS)
+        return first * policies.PROVIDER_BACKOFF ** (failures - 1)
 
 
 _Test = Callable[[ModelAPIError, int | None], bool]

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pydantic_ai.models import Model
+from pydantic_ai.tools import ToolDefinition
 from temporalio.exceptions import ApplicationError
 
 from activities.budgets import check_budgets
@@ -27,7 +28,7 @@ from activities.step_calls import StepCalls
 from activities.step_opening import Begun, begin, left_by_another
 from profiles import Profile
 from workflows.contracts import policies
-from workflows.contracts.errors import Refusal, TurnFault
+from workflows.contracts.errors import Refusal, SetupError, TurnFault
 from workflows.contracts.steps import RunStep, StepDone
 from workflows.model.turn import TurnError, Usage
 
@@ -72,8 +73,8 @@ class StepRun:
         self._live = LiveText(self._kit.db, uid, turn.turn_id, turn.attempt, begun.run, begun.first_segment, begun.after_seq)
         try:
             return await self._attempt()
-        except TurnFault as fault:
-            return await self._fail(fault.error)
+        except (TurnFault, SetupError) as fault:
+            return await self._fail(classify(fault).error)
         except Superseded:
             return await patiently(lambda: left_by_another(self._kit, self._step))
 
@@ -93,16 +94,22 @@ class StepRun:
         allowed = steps_allowed(self._kit.settings, profile, self._step.config)
         if self._step.step > allowed:
             raise TurnFault(TurnError.of("usage_limit", f"the turn made {allowed} model requests, which is its limit"))
-        await check_budgets(self._kit, self._step, profile, self._begun.used)
-        stream = await self._stream(profile, toolbox)
+        left = await check_budgets(self._kit, self._step, profile, self._begun.used)
+        tools = await toolbox.definitions()
+        try:
+            stream = self._stream(profile, tools, left)
+        except TurnFault as fault:
+            return await self._fail(await self._judged(fault, profile))
         outcome = await self._watched(stream)
         await patiently(self._live.finish)
         self._settled = stream.settled
+        if isinstance(outcome, ModelResponse) and outcome.finish_reason == "length" and stream.most_tokens is not None:
+            return await self._fail(OUT_OF_TOKENS, stream.partial)
         if isinstance(outcome, ModelResponse):
             return await self._finish(outcome, profile)
         return await self._fail(await self._judged(outcome, profile), stream.partial)
 
-    async def _stream(self, profile: Profile, toolbox: Toolbox) -> ModelStream:
+    def _stream(self, profile: Profile, tools: list[ToolDefinition], most_tokens: int | None) -> ModelStream:
         config = self._step.config
         names = model_names(self._kit.settings, profile, config)
         self._model_name = names[min(self._begun.model_index, len(names) - 1)]
@@ -112,8 +119,8 @@ class StepRun:
             model,
             self._begun.messages,
             instructions=instructions(self._prompt),
-            tools=await toolbox.definitions(),
-            settings=request_settings(model, config.temperature if config else None),
+            tools=tools,
+            settings=request_settings(model, config.temperature if config else None, most_tokens),
             requires_end=self._kit.settings.model_requires_end,
             settled=self._begun.path.settled.get(self._model_name, 0),
         )
@@ -143,7 +150,7 @@ class StepRun:
         failures = self._begun.failures + 1
         more_models = len(model_names(self._kit.settings, profile, self._step.config)) - 1 - self._begun.model_index
         if failure.again and failures < policies.PROVIDER_ATTEMPTS:
-            delay = _delay(failure, failures, self._kit.settings.model_retry_seconds)
+            delay = failure.delay(failures, self._kit.settings.model_retry_seconds)
             await self._again(failure, self._begun.model_index, failures, delay, outcome)
         if more_models > 0 and failure.error.type not in ("context_overflow", "internal"):
             await self._again(failure, self._begun.model_index + 1, 0, 0.0, outcome)
@@ -282,6 +289,7 @@ class StepRun:
 CANCELLED = TurnError.of("cancelled", "the turn was cancelled")
 TIMED_OUT = TurnError.of("timeout", "the turn took longer than it may")
 EMPTY = TurnError.of("empty_response", "the model's answer was empty")
+OUT_OF_TOKENS = TurnError.of("usage_limit", "the turn's budget of output tokens is used up")
 
 
 def _result_of(request: "asyncio.Task[ModelResponse]") -> ModelResponse | Exception:
@@ -291,10 +299,3 @@ def _result_of(request: "asyncio.Task[ModelResponse]") -> ModelResponse | Except
     if isinstance(error, Superseded) or not isinstance(error, Exception):
         raise error
     return error
-
-
-def _delay(failure: ProviderFailure, failures: int, first: float) -> float:
-    """Seconds to the next attempt: what the provider asks for, within its cap, else our own."""
-    if failure.retry_after is not None:
-        return min(failure.retry_after, policies.RETRY_AFTER_CAP_SECONDS)
-    return first * policies.PROVIDER_BACKOFF ** (failures - 1)

@@ -16,6 +16,9 @@ from workflows.model.turn import TurnError
 
 DEMO = "demo"
 
+SURELY_TAKEN_TOKENS = 4096
+"""An answer's limit that every provider takes. A higher one may be more than a model can, for which the request would be refused."""
+
 _KEPT_MODELS = 256
 
 
@@ -73,8 +76,8 @@ class Models:
         return provider
 
 
-def request_settings(model: Model, temperature: float | None = None) -> ModelSettings:
-    """What every request of ours is sent with.
+def request_settings(model: Model, temperature: float | None = None, most_tokens: int | None = None) -> ModelSettings:
+    """What every request of ours is sent with. `most_tokens` is what a budget leaves of output tokens (None: no limit).
 
     The step counts and repeats failures, so client libraries don't. Sessions sleep for months, so OpenAI is not to keep
     responses for us that it drops after a while.
@@ -82,6 +85,9 @@ def request_settings(model: Model, temperature: float | None = None) -> ModelSet
     settings = ModelSettings(max_retries=0, timeout=PROVIDER_SILENCE_SECONDS)
     if temperature is not None:
         settings["temperature"] = temperature
+    own = (model.settings or {}).get("max_tokens", SURELY_TAKEN_TOKENS + 1)
+    if most_tokens is not None and most_tokens < own and most_tokens <= SURELY_TAKEN_TOKENS:
+        settings["max_tokens"] = most_tokens
     if _is_openai_responses(model):
         return cast("ModelSettings", {**settings, "openai_store": False})
     return settings

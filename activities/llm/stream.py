@@ -109,6 +109,11 @@ class ModelStream:
         return _priced(replace(response, parts=self._parts(response)))
 
     @property
+    def most_tokens(self) -> int | None:
+        """How many tokens the answer was allowed, where a budget said so."""
+        return self._settings.get("max_tokens")
+
+    @property
     def partial(self) -> ModelResponse | None:
         """What a cut request had said, fit to be stored and sent back: text only. None if there was none.
 

@@ -2,13 +2,14 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.http.test_turn_endings import ended_with, kinds, retry
 from tests.provider import Behaviour, Provider, call, fails, says
-from tests.system import System, running_system
+from tests.system import ASSISTANTS, System, running_system
 
 SOON = {"retry_after_ms": "20"}
 MODEL = "openai-chat:m"
@@ -87,6 +88,57 @@ async def test_r89_what_the_request_names_wrongly_is_a_setup_error(urls: tuple[s
         assert not provider.requests
         assert (await system.chat("s1", config={"model": "openai-chat:other", "temperature": 0.5}))["content"] == "hi"
         assert (provider.requests[-1].body["model"], provider.requests[-1].body["temperature"]) == ("other", 0.5)
+
+
+async def test_r89_a_model_that_can_not_be_built_hands_over_to_the_next(urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"model": "nowhere:x", "model_fallbacks": ["groq:x", "openai-chat:third"]}
+    async with provided(urls, monkeypatch, fails(401), says("I can."), **settings) as (system, provider):
+        turn = await system.chat("s1")
+        assert (turn["error"]["type"], turn["model"], len(provider.requests)) == ("provider_auth", "openai-chat:third", 1)
+        again = (await retry(system, "s1", turn)).json()
+        assert (again["content"], again["model"], again["error"]) == ("I can.", "openai-chat:third", None)
+        provider.script[:] = [fails(400)]
+        assert (await system.chat("s1"))["error"]["type"] == "provider_client_error"
+
+
+CLASHING = """
+from pydantic_ai.toolsets import FunctionToolset, WrapperToolset
+from profiles import Profile
+
+def who() -> str:
+    \"\"\"Says who.\"\"\"
+    return "me"
+
+profile = Profile("clashing", "You clash.", tools=[WrapperToolset(FunctionToolset([who])) for _ in range(2)])
+"""
+
+
+async def test_r89_tools_that_can_not_be_offered_are_a_setup_error(urls: tuple[str, str], tmp_path: Path) -> None:
+    (tmp_path / "clashing.py").write_text(CLASHING)
+    async with running_system(*urls, profiles=[ASSISTANTS, str(tmp_path / "clashing.py")]) as system:
+        turn = await system.chat("s1", profile="clashing")
+        assert (turn["error"]["type"], turn["error"]["retry_allowed"]) == ("setup_error", True)
+        assert "two tools have this name" in turn["error"]["message"]
+        assert (await system.chat("s1", "go on", profile="assistant"))["error"] is None
+
+
+BUDGETS: list[tuple[dict[str, int], list[int | None], str | None]] = [
+    ({"max_output_tokens": 30}, [30, 25], "usage_limit"),
+    ({"max_output_tokens": 100_000}, [None, None], None),
+    ({}, [None, None], None),
+]
+
+
+@pytest.mark.parametrize(("budget", "allowed", "error"), BUDGETS, ids=("small", "large", "none"))
+async def test_r85_an_answer_is_not_longer_than_the_budget_allows(
+    urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch, budget: dict[str, int], allowed: list[int | None], error: str | None
+) -> None:
+    first = says("Let me add.", calls=[call("add", {"a": 1, "b": 2})], usage=[9, 5])
+    async with provided(urls, monkeypatch, first, says("It is", finish="length", usage=[9, 25])) as (system, provider):
+        turn = await system.chat("s1", config={"budget": budget})
+        assert [request.body.get("max_completion_tokens") for request in provider.requests] == allowed
+        assert (turn["content"], turn["error"] and turn["error"]["type"]) == ("Let me add.It is", error)
+        assert turn["usage"]["output_tokens"] == 30
 
 
 async def test_r89_a_conversation_that_can_not_be_read_is_a_session_error(urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

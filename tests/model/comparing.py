@@ -10,7 +10,11 @@ from tests.system import System
 Shown = dict[str, Any]
 
 
-Names = dict[str | None, str | None]
+class Names(dict[str | None, str | None]):
+    """Names by real ids. What came after they were read keeps its id: the comparison fails, and is made again."""
+
+    def __missing__(self, real: str | None) -> str | None:
+        return real
 
 
 async def names_of(system: System, uid: Any, model: Session) -> Names:
@@ -20,7 +24,7 @@ async def names_of(system: System, uid: Any, model: Session) -> Names:
     turns = {row["turn_id"]: given.get(row["number"], row["turn_id"]) for row in rows if given.get(row["number"], "").startswith(UNNAMED)}
     rows = await system.conn.fetch("select id, role, turn_id from messages where session_uid = $1", uid)
     made = {row["id"]: f"@{turns.get(row['turn_id'], row['turn_id'])}" if row["role"] == "assistant" else row["id"] for row in rows}
-    return {None: None} | turns | made
+    return Names(turns | made)
 
 
 async def shown_by(system: System, model: Session, caller: str, api: int) -> Shown:
@@ -45,7 +49,7 @@ async def shown_by(system: System, model: Session, caller: str, api: int) -> Sho
         "count": view["message_count"],
         "pending": [pending["tool_call_id"], *(call["call_id"] for call in pending["queued"])] if pending else [],
         "asks": names[pending["assistant_message_id"]] if pending else None,
-        "live": names.get(live["turn_id"], live["turn_id"]) if live else None,
+        "live": names[live["turn_id"]] if live else None,
         "path": [_row(row, names) for row in rows if not row.get("steering")],
         "tree": sorted((names[row["id"]], names[row["parent_id"]], row["role"], row["content"]) for row in tree),
         "turns": await _turns(system, uid, names),
@@ -72,7 +76,7 @@ async def _turns(system: System, uid: Any, names: Names) -> list[tuple[Any, ...]
 def _turn(row: Any, names: Names) -> tuple[Any, ...]:
     final = json.loads(row["final"]) if row["final"] else None
     error = json.loads(row["error"])["type"] if row["error"] else None
-    turn_id = names.get(row["turn_id"], row["turn_id"])
+    turn_id = names[row["turn_id"]]
     ended = (turn_id, *ended_of(final)[1:]) if final else None
     return turn_id, row["number"], row["attempt"], row["kind"], row["state"], error, names[row["message_id"]], ended
 
