@@ -37,8 +37,8 @@ class Sessions:
     async def _post_card(self, card: PostCard) -> Written:
         try:
             async with self._kit.session(card.session, birth=card.birth) as tx:
-                await post(tx, card)
-                return Written(expires_at=tx.slide(moment(card.at)))
+                posted = await post(tx, card)
+                return Written(expires_at=tx.slide(moment(card.at)), known=not posted)
         except Refusal as refusal:
             return Written(refused=refusal.code, reason=refusal.message)
 

@@ -1,7 +1,8 @@
 """Bodies of writes that begin no turn: cards, changes of a session's fields, cancel, repair, retry."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
+from fastapi import Depends, Query
 from pydantic import Field, JsonValue, field_validator, model_validator
 
 from api.schemas import Body, Id, Name, Party, digest_of
@@ -20,6 +21,14 @@ class ChangeBody(Body):
     """What every other write may carry."""
 
     expected_revision: int | None = Field(None, ge=0, strict=True)
+
+
+def expected(expected_revision: Annotated[int | None, Query(ge=0)] = None) -> ChangeBody:
+    """The same for a write without a body: a DELETE names the revision in its query."""
+    return NOTHING_SAID if expected_revision is None else ChangeBody(expected_revision=expected_revision)
+
+
+ExpectedDep = Annotated[ChangeBody, Depends(expected)]
 
 
 class CardSegment(Body):

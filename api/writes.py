@@ -68,10 +68,11 @@ async def amend(api: Api, caller: Caller, session_id: str, body: AmendBody, toke
     return SessionView.of_detail(session)
 
 
-async def close(api: Api, caller: Caller, session_id: str, token: Token) -> ErasureBegun:
+async def close(api: Api, caller: Caller, session_id: str, expected: ChangeBody, token: Token) -> ErasureBegun:
     """Deletes a session: from the answer on it is not readable, and its histories are being removed."""
     door = await open_door(api, caller, session_id)
-    receipt = await api.workflows.close(session_id, CloseInput(**sender(caller), rows=said(door), key=token))
+    end = CloseInput(**sender(caller), rows=said(door), key=token, expected_revision=expected.expected_revision)
+    receipt = await api.workflows.close(session_id, end)
     return ErasureBegun(erasure_id=receipt.session_uid, status="running")
 
 

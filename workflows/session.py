@@ -201,7 +201,7 @@ class SessionWorkflow:
     @close.validator
     def check_close(self, close: CloseInput) -> None:
         """Refuses before history what the state decides."""
-        self._desk.check(self._amends.check_close, close)
+        self._desk.check(self._amends.check_close_early, close)
 
     # The same, as signals: what an update would refuse is recorded as a refusal. They take whatever payloads come, because a call that
     # does not fit a handler's signature would fail the workflow task, for ever.

@@ -9,6 +9,7 @@ from workflows.contracts.inputs import AmendInput, AmendReceipt, CardInput, Card
 from workflows.model.state import Recent
 from workflows.rules import admission
 from workflows.rules.state import body_digest, remember
+from workflows.session_fields import SessionFields
 from workflows.session_inputs import SessionInputs
 from workflows.session_jobs import SessionJobs
 
@@ -20,6 +21,7 @@ class SessionAmends:
         self._jobs = jobs
         self._inputs = inputs
         self._posting: set[str] = set()
+        self._fields = SessionFields(jobs)
 
     def check_card(self, card: CardInput) -> None:
         """Raises Refusal for a card that does not fit: not while a turn runs or the host is awaited (R172)."""
@@ -85,10 +87,13 @@ class SessionAmends:
             self.check_amend(amend)
 
     async def amend(self, amend: AmendInput) -> AmendReceipt:
-        """Changes title, owner or active leaf."""
-        if self._jobs.ends_soon(amend.rows):
+        """Changes title, owner or active leaf. Only the leaf has a place in the order; the others don't wait for a live turn."""
+        particular = amend.expected_revision is not None or "active_leaf_id" in amend.fields
+        if particular and self._jobs.ends_soon(amend.rows):
             await self._inputs.quiet(policies.LATE_INPUT_WAIT)
         self.check_amend(amend)
+        if "active_leaf_id" not in amend.fields and amend.rows and amend.rows.session_uid:
+            return await self._fields.write(amend)
         ticket = str(workflow.uuid4())
         self._jobs.enqueue(QueuedAmend(ticket=ticket, amend=amend))
         answer = await self._jobs.answer_to(ticket)
@@ -96,13 +101,21 @@ class SessionAmends:
         return answer
 
     def check_close(self, close: CloseInput) -> None:
-        """Raises Refusal for who may not."""
+        """Raises Refusal for who may not, or expects another state."""
         admission.check_owner(self._jobs.state.head, close)
+        admission.check_revision(self._jobs.revision, close)
+
+    def check_close_early(self, close: CloseInput) -> None:
+        """The same before history, where a turn that may be over already does not count."""
+        if not self._jobs.ends_soon(close.rows):
+            self.check_close(close)
 
     async def close(self, close: CloseInput) -> CloseReceipt:
         """Cancels what runs, drains what waits, and removes the session."""
-        self.check_close(close)
         jobs = self._jobs
+        if close.expected_revision is not None and jobs.ends_soon(close.rows):
+            await self._inputs.quiet(policies.LATE_INPUT_WAIT)
+        self.check_close(close)
         jobs.set_head(closing=True)
         jobs.interrupt(everything=True)
         ticket = str(workflow.uuid4())

@@ -8,22 +8,20 @@ from temporalio.workflow import ParentClosePolicy
 from workflows.asking import written
 from workflows.contracts.carried import QueuedAmend, QueuedCard, QueuedClose, QueuedRefusal, QueuedReminder, QueuedRepair, QueuedTurn
 from workflows.contracts.errors import Refusal
-from workflows.contracts.inputs import AmendReceipt, CardReceipt, CloseReceipt, RepairReceipt
+from workflows.contracts.inputs import CardReceipt, CloseReceipt, RepairReceipt
 from workflows.contracts.naming import ERASURE_WORKFLOW, erasure_workflow_id
 from workflows.contracts.sessions import (
-    AmendSession,
     EraseHistories,
     EraseRows,
     PostCard,
     Remind,
     Written,
-    amend_session,
     erase_rows,
     post_card,
     remind,
 )
 from workflows.contracts.turns import RecordRefusal, RepairCalls, record_refusal, repair_calls
-from workflows.rules.state import remember
+from workflows.session_fields import SessionFields
 from workflows.session_jobs import SessionJobs
 
 
@@ -32,6 +30,7 @@ class SessionChores:
 
     def __init__(self, jobs: SessionJobs) -> None:
         self._jobs = jobs
+        self._fields = SessionFields(jobs)
 
     async def take_next(self) -> None:
         """Does the first job of the queue. Whatever goes wrong in it, the session goes on (L12)."""
@@ -67,7 +66,7 @@ class SessionChores:
         repaired = await written(
             repair_calls, RepairCalls(session=jobs.ref, revision=head.revision + 1, at=workflow.now().isoformat()), "repair"
         )
-        self._recorded(repaired.repaired_calls, "unknown")
+        jobs.record(repaired.repaired_calls, "unknown")
         jobs.set_head(batch=None, revision=head.revision + (1 if repaired.changed else 0))
         jobs.give(job.ticket, RepairReceipt(cleared_pending=repaired.cleared_pending, repaired_calls=repaired.repaired_calls))
         jobs.show()
@@ -91,52 +90,28 @@ class SessionChores:
             ),
             "host card",
         )
-        if self._written(job.ticket, made):
+        if made.known:
+            jobs.give(job.ticket, CardReceipt(session_uid=head.session_uid, message_id=card.id, revision=head.revision))
+        elif self._written(job.ticket, made):
             jobs.set_head(leaf_id=card.id, hung_under=head.leaf_id, last_turn=None)
             jobs.give(job.ticket, CardReceipt(session_uid=head.session_uid, message_id=card.id, revision=head.revision + 1))
 
     async def _amend(self, job: QueuedAmend) -> None:
-        jobs, amend = self._jobs, job.amend
-        head = jobs.state.head
-        moves = "active_leaf_id" in amend.fields
-        made = await written(
-            amend_session,
-            AmendSession(
-                session=jobs.ref,
-                fields=amend.fields,
-                title=amend.title,
-                owner_id=amend.owner_id,
-                active_leaf_id=amend.active_leaf_id,
-                revision=head.revision + (1 if moves else 0),
-                at=workflow.now().isoformat(),
-                by=amend.principal,
-            ),
-            "change of " + ", ".join(amend.fields),
-        )
-        if not self._written(job.ticket, made, raises=moves):
-            return
-        if moves:
-            jobs.set_head(leaf_id=amend.active_leaf_id, batch=None, last_turn=None)
-        if "owner_id" in amend.fields:
-            jobs.set_head(owner=amend.owner_id)
-        jobs.give(job.ticket, AmendReceipt(session_uid=head.session_uid, revision=jobs.state.head.revision))
-        jobs.show()
+        try:
+            self._jobs.give(job.ticket, await self._fields.write(job.amend))
+        except Refusal as refusal:
+            self._jobs.give(job.ticket, refusal)
 
-    def _written(self, ticket: str, written: Written, *, raises: bool = True) -> bool:
-        """Takes note of a write; False if the rows refused it."""
+    def _written(self, ticket: str, written: Written) -> bool:
+        """Takes note of a write that raised the revision; False if the rows refused it."""
         jobs = self._jobs
         if written.refused:
             jobs.give(ticket, Refusal.named(written.refused, written.reason))
             return False
-        self._recorded(written.superseded, "superseded")
-        jobs.set_head(revision=jobs.state.head.revision + (1 if raises else 0))
+        jobs.set_head(revision=jobs.state.head.revision + 1)
         if written.expires_at:
             jobs.set_head(expires_at=written.expires_at)
         return True
-
-    def _recorded(self, call_ids: tuple[str, ...], status: str) -> None:
-        for call_id in call_ids:
-            self._jobs.change(recorded=remember(self._jobs.state.recorded, call_id, status))
 
     async def _close(self, job: QueuedClose) -> None:
         """Rows first: from the answer on nothing is readable. Histories go by a workflow of their own, which outlives this one."""

@@ -18,9 +18,6 @@ from workflows.rules.alarms import is_over
 from workflows.rules.state import body_digest, remember
 from workflows.session_jobs import SessionJobs
 
-CLOSED = Refusal("closed", "the session is being deleted; its id is free in a moment")
-"""Whoever meets this sends again: the next one begins a new session, or finds none."""
-
 Asked = TypeVar("Asked", bound=Input)
 Answer = TypeVar("Answer", bound=Record)
 
@@ -37,7 +34,7 @@ class SessionDesk:
     def check(self, check: Callable[[Asked], None], asked: Asked) -> None:
         """Refuses before history. A session that is not born or not loaded yet has no state that could decide; the handler will."""
         if self._jobs.closing:
-            raise CLOSED.as_failure()
+            raise admission.CLOSED.as_failure()
         if not (self.loaded and self._jobs.state.head.born) or self._overdue() or (asked.key and asked.key in self._jobs.state.keys):
             return
         try:
@@ -51,7 +48,7 @@ class SessionDesk:
             await self._ready()
             await self._known_end(asked)
             if self._ends():
-                raise CLOSED
+                raise admission.CLOSED
             return await (self._keyed(asked.key, judge, asked) if asked.key else judge(asked))
         except Refusal as refusal:
             self.refused = True
@@ -60,6 +57,8 @@ class SessionDesk:
             raise
         except Exception as error:
             self.refused = True
+            if self._jobs.closing:
+                raise admission.CLOSED.as_failure() from error
             workflow.logger.exception("an input failed unexpectedly")
             raise ApplicationError(f"{type(error).__name__} while the input was judged", type="Internal", non_retryable=True) from error
 

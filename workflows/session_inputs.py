@@ -147,12 +147,17 @@ class SessionInputs:
         return self._accept_result(continuation)
 
     async def quiet(self, patience: timedelta | None) -> bool:
-        """True once no turn runs or waits to run and no change is on its way: never refuses on stale state. A change never takes long."""
+        """True once no turn runs or waits to run and no change is on its way: never refuses on stale state. A change never takes long.
+
+        Raises the refusal `closed` if the session's end was decided meanwhile.
+        """
         jobs = self._jobs
         if jobs.busy or jobs.changing:
             with contextlib.suppress(TimeoutError):
                 await workflow.wait_condition(lambda: not jobs.busy and not jobs.changing, timeout=patience)
             await workflow.wait_condition(lambda: not jobs.changing)
+            if jobs.closing:
+                raise admission.CLOSED
         return not jobs.busy
 
     def _accept_result(self, continuation: ContinuationInput) -> TurnReceipt:

@@ -8,7 +8,7 @@ from workflows.contracts.steps import Birth
 from workflows.model.state import Batch, LastTurn
 from workflows.model.turn import TurnRef
 from workflows.rules.queue import waiting_turns
-from workflows.rules.state import profile_of, remember, status_of
+from workflows.rules.state import profile_of, status_of
 from workflows.session_order import SessionOrder
 from workflows.turn import LiveTurn, TurnOutcome
 
@@ -70,8 +70,7 @@ class SessionJobs(SessionOrder):
         batch = head.batch
         if batch and (job.message or outcome.error):
             status = "superseded" if job.message else "cancelled"
-            for call in batch.open:
-                self.change(recorded=remember(self.state.recorded, call.call_id, status))
+            self.record((call.call_id for call in batch.open), status)
             batch = None
         if outcome.state == "paused":
             batch = Batch(

@@ -1,5 +1,6 @@
 """What a session has accepted: its state, what runs, what waits, and who is owed an answer."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from temporalio import workflow
@@ -13,7 +14,7 @@ from workflows.model.base import Record
 from workflows.model.session import SessionRef
 from workflows.model.state import Head
 from workflows.rules.queue import interrupted, takes_steering, waiting_turns, without
-from workflows.rules.state import KEPT_REFUSALS, carried
+from workflows.rules.state import KEPT_REFUSALS, carried, remember
 from workflows.turn import LiveTurn
 
 
@@ -53,6 +54,11 @@ class SessionOrder:
     def adopt(self, head: Head) -> None:
         """Takes the head that the rows show."""
         self.change(head=head)
+
+    def record(self, call_ids: Iterable[str], status: str) -> None:
+        """Remembers that calls have their results."""
+        for call_id in call_ids:
+            self.change(recorded=remember(self.state.recorded, call_id, status))
 
     def enqueue(self, job: Job) -> None:
         """Puts a job behind the others."""

@@ -53,6 +53,8 @@ class SessionSteering:
                 insists=steer.expected_revision is not None,
             )
         )
+        if self._jobs.closing:
+            raise admission.CLOSED
         receipt = self._delivered(steering_id, steer.profile, own_turn_id, noted)
         self._remember(steering_id, Steered(digest=digest, receipt=receipt))
         return receipt

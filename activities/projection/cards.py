@@ -9,13 +9,16 @@ from workflows.contracts.json_text import json_text
 from workflows.contracts.sessions import PostCard
 
 
-async def post(tx: SessionTx, card: PostCard) -> None:
-    """Writes a card under the active leaf, which it becomes. A repeat writes nothing. Raises Refusal for an id that is taken."""
+async def post(tx: SessionTx, card: PostCard) -> bool:
+    """Writes a card under the active leaf, which it becomes. Raises Refusal for an id that is taken.
+
+    A repeat of this very write changes nothing and is as good. False: the card was posted at another time, and nothing is written.
+    """
     at = moment(card.at)
     taken = await sql.digest_of(tx.conn, session_uid=tx.uid, message_id=card.id)
     if taken is not None:
         if taken["digest"] == card.digest:
-            return
+            return tx.revision == card.revision
         raise Refusal("duplicate_id", f"{card.id!r} is the id of another message of this session")
     parent = await place_of(tx, card.parent_id) if card.parent_id else None
     place = await grown(tx, parent, 1)
@@ -47,3 +50,4 @@ async def post(tx: SessionTx, card: PostCard) -> None:
     segments = [{"position": place, "kind": "component", "data": json_text(one)} for place, one in enumerate(components)]
     await announce_new(tx, shown, None, at, segments)
     tx.change(at, message_count=tx.message_count + 1, active_leaf_id=card.id, revision=card.revision)
+    return True

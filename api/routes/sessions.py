@@ -16,7 +16,7 @@ from api.intake import StrictRoute
 from api.openapi import problems
 from api.paging import DEFAULT_LIMIT, Limit, decode, next_cursor
 from api.schemas import IdPath
-from api.write_bodies import NO_TURN_NAMED, NOTHING_SAID, AmendBody, CancelBody, ChangeBody
+from api.write_bodies import NO_TURN_NAMED, NOTHING_SAID, AmendBody, CancelBody, ChangeBody, ExpectedDep
 from workflows.model.session import Caller
 
 router = APIRouter(prefix="/api/sessions", tags=["sessions"], route_class=StrictRoute)
@@ -50,10 +50,10 @@ async def amend_session(session_id: IdPath, body: AmendBody, api: ApiDep, caller
 
 
 @router.delete("/{session_id}", status_code=202, responses=WRITE)
-async def delete_session(session_id: IdPath, api: ApiDep, caller: CallerDep, once: OnceDep) -> ErasureBegun:
+async def delete_session(session_id: IdPath, api: ApiDep, caller: CallerDep, once: OnceDep, expected: ExpectedDep) -> ErasureBegun:
     """Deletes a session. It is not readable any more; `GET /api/erasures/{erasure_id}` says when nothing is left of it."""
-    close = partial(writes.close, api, caller, session_id)
-    return await once.run(close, TypeAdapter(ErasureBegun), route=f"delete {session_id}", status=202)
+    close = partial(writes.close, api, caller, session_id, expected)
+    return await once.run(close, TypeAdapter(ErasureBegun), route=f"delete {session_id}", body=expected, status=202)
 
 
 @router.post("/{session_id}/cancel", responses=WRITE)

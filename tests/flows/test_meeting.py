@@ -7,7 +7,7 @@ import pytest
 from temporalio.client import Client
 
 from tests.flows.scripted import AT, Scripted, asks_host, ended, refused, session_with
-from workflows.contracts.inputs import CancelInput, RetryInput, RowsSaid, SteerInput
+from workflows.contracts.inputs import CancelInput, CloseInput, RetryInput, RowsSaid, SteerInput
 from workflows.contracts.steps import RunStep, StepDone
 from workflows.contracts.turns import EndTurn, HandOver, NoteSteering, SteeringNoted, TurnEnded
 from workflows.model.turn import TurnError
@@ -189,3 +189,27 @@ async def test_r154_steering_that_a_retry_took_while_it_was_noted_gets_no_turn(t
         assert (await steering)["delivery"] == "queued"
         assert (await session.head()).turn_number == 1
     assert len(scripted.of(NoteSteering)) == 2
+
+
+async def test_s20_who_waits_while_a_session_is_deleted_is_told_so(temporal: Client) -> None:
+    noting, go_on = asyncio.Event(), asyncio.Event()
+
+    async def note(_: NoteSteering) -> SteeringNoted:
+        noting.set()
+        await go_on.wait()
+        return SteeringNoted()
+
+    scripted = Scripted(noting=note)
+    async with session_with(temporal, scripted) as session:
+        await session.say()
+        await ended(session, 1)
+        revision = (await session.head()).revision
+        steering = asyncio.create_task(refused(session.send("steer", SteerInput(id="g1", content="brief", expected_revision=revision))))
+        await noting.wait()
+        late = asyncio.create_task(refused(session.say("late", expected_revision=revision)))
+        await asyncio.wait({late}, timeout=0.2)
+        await session.send("close", CloseInput())
+        go_on.set()
+        assert ((await steering).code, (await late).code) == ("closed", "closed")
+        await session.handle.result()
+    assert len(scripted.steps) == 1

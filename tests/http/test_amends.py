@@ -65,10 +65,19 @@ async def test_a_title_is_set_and_taken_away_also_while_a_turn_runs(database_url
         await system.until(lambda: scripted.requests)
         moved = await patch(system, "s1", {"active_leaf_id": "x"})
         assert (moved.status_code, moved.json()["code"]) == (409, "busy")
-        await system.post("/sessions/s1/cancel")
         view = await changed(system, "s1", title="Orders")
         assert (view["title"], (await system.get("/sessions"))["sessions"][0]["title"]) == ("Orders", "Orders")
-        assert (await changed(system, "s1", title=None))["title"] is None
+        assert (await changed(system, "s1", owner_id="bob", title=None))["owner_id"] == "bob"
+        assert (await system.get("/sessions/s1"))["live_turn"] is not None
+        await system.post("/sessions/s1/cancel")
+        view = await system.until(lambda: idle(system, "s1"))
+        assert (view["title"], view["owner_id"]) == (None, "bob")
+        assert (await system.workflow("s1").query("head"))["owner"] == "bob"
+
+
+async def idle(system: System, session: str) -> Answer | None:
+    view: Answer = await system.get(f"/sessions/{session}")
+    return view if view["live_turn"] is None else None
 
 
 async def test_the_active_leaf_moves_and_supersedes_what_is_pending(database_url: str, temporal_address: str) -> None:

@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
+from api.sending import Workflows
+from api.write_bodies import CardBody
 from tests.models import calls, hangs, says, script
 from tests.system import Answer, System, running_system
+from workflows.contracts.inputs import CardInput, RowsSaid
 
 ALICE = {"x-test-principal": "alice"}
 BOB = {"x-test-principal": "bob"}
@@ -52,7 +55,15 @@ async def test_r63_a_card_again_is_the_same_card(database_url: str, temporal_add
         await system.workflow("s1").terminate()
         assert await post(system, "s1", card(id="k1")) == first
         assert await refused(system, "s1", card(id="k1", content="other")) == (409, "duplicate_id")
-        assert (await system.get("/sessions/s1"))["active_leaf_id"] != "k1"
+        view = await system.get("/sessions/s1")
+        assert view["active_leaf_id"] != "k1"
+        # The same from who reaches the session past the api, and a session that has forgotten the id.
+        asked = CardInput(id="k1", digest=CardBody(**card()).digest, segments=card()["segments"], tenant=system.tenant, roles=("admin",))
+        asked = asked.model_copy(update={"rows": RowsSaid(session_uid="x"), "content": card().get("content", "")})
+        receipt = await Workflows(system.temporal, system.settings.task_queue).card("s1", asked)
+        assert (receipt.message_id, receipt.revision) == ("k1", view["revision"])
+        assert await system.get("/sessions/s1") == view
+        await system.chat("s1", "and on", expected_revision=view["revision"])
 
 
 async def test_r172_no_card_while_a_turn_runs_or_the_host_is_waited_for(database_url: str, temporal_address: str) -> None:

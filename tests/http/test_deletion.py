@@ -71,6 +71,23 @@ async def test_r38_delete_of_an_absent_a_foreign_and_a_deleted_session_is_404(da
         assert (await delete(system, "s1", headers=ALICE)).status_code == 404
 
 
+async def test_s39_a_delete_insists_on_a_revision(database_url: str, temporal_address: str) -> None:
+    async with running_system(database_url, temporal_address) as system:
+        revision = (await system.chat("s1"))["revision"]
+        late = await delete(system, "s1", params={"expected_revision": revision - 1})
+        assert (late.status_code, late.json()["code"], late.json()["revision"]) == (409, "conversation_conflict", revision)
+        assert (await delete(system, "s1", params={"expected_revision": "soon"})).status_code == 422
+        sent = [
+            delete(system, "s1", params={"expected_revision": revision}),
+            system.post("/chat", {"session_id": "s1", "content": "wait", "expected_revision": revision}),
+        ]
+        gone, said = await asyncio.gather(*sent)
+        assert (gone.status_code, said.status_code) in [(202, 409), (202, 404), (409, 200)], (gone.text, said.text)
+        left = (await system.get("/sessions/s1"))["revision"] if gone.status_code == 409 else None
+        assert left is None or (await delete(system, "s1", params={"expected_revision": left})).status_code == 202
+        assert await status(system, "/sessions/s1") == 404
+
+
 async def test_the_id_of_a_deleted_session_is_free_at_once(database_url: str, temporal_address: str) -> None:
     async with running_system(database_url, temporal_address) as system:
         first = await system.chat("s1", id="m1")

@@ -39,12 +39,16 @@ class AmendSession(Record):
 
 
 class Written(Record):
-    """A write that was made, or why it was not: `refused` is a refusal's code and `reason` its words. `superseded` calls were open."""
+    """A write that was made, or why it was not: `refused` is a refusal's code and `reason` its words. `superseded` calls were open.
+
+    `known`: the rows had what was asked for long before, and nothing was changed.
+    """
 
     expires_at: str = ""
     refused: str = ""
     reason: str = ""
     superseded: tuple[str, ...] = ()
+    known: bool = False
 
 
 class Remind(Record):

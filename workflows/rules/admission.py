@@ -10,6 +10,8 @@ from workflows.rules.attachments import check_files
 
 STATUS_OF_OUTCOME = {"success": "completed", "failed": "failed", "denied": "denied", "expired": "unknown"}
 
+CLOSED = Refusal("closed", "the session is being deleted; its id is free in a moment")
+"""Whoever meets this sends again: the next one begins a new session, or finds none."""
 
 MOST_COMPONENTS = 16
 ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
