@@ -6,7 +6,7 @@ from math import ceil
 from activities.db.ledger import used_today
 from activities.db.session_tx import sql
 from activities.kit import Kit
-from activities.limits import turn_budget
+from activities.limits import steps_allowed, turn_budget
 from activities.patience import patiently
 from profiles import Profile
 from workflows.contracts.errors import TurnFault
@@ -18,8 +18,11 @@ from workflows.rules.limits import budget_of, is_limited, reached
 async def check_budgets(kit: Kit, step: RunStep, profile: Profile, used: Usage) -> int | None:
     """How many output tokens the turn, which `used` so much, has left (None: no limit).
 
-    Raises TurnFault if it, or the session's owner today, has used up what it may (R85).
+    Raises TurnFault if it, or the session's owner today, has used up what it may (R85), or it made as many requests as it may (S35).
     """
+    allowed = steps_allowed(kit.settings, profile, step.config)
+    if step.step > allowed:
+        raise TurnFault(TurnError.of("usage_limit", f"the turn made {allowed} model requests, which is its limit"))
     budget = turn_budget(kit.settings, profile, step.config)
     if spent := reached(used, budget):
         raise TurnFault(TurnError.of("usage_limit", f"the turn's budget is used up: {spent}"))

@@ -14,7 +14,7 @@ from activities.context import PathKey
 from activities.db.session_tx import moment, now_text, sql
 from activities.failures import ProviderFailure, classify
 from activities.kit import Kit
-from activities.limits import model_names, steps_allowed, turn_seconds
+from activities.limits import model_names, turn_seconds
 from activities.live_text import LiveText, Superseded
 from activities.llm.models import request_settings
 from activities.llm.prompt import PromptPart, instructions, prompt_parts
@@ -91,9 +91,6 @@ class StepRun:
             return await self._fail(CANCELLED)
         if self._begun.fault:
             raise TurnFault(self._begun.fault)
-        allowed = steps_allowed(self._kit.settings, profile, self._step.config)
-        if self._step.step > allowed:
-            raise TurnFault(TurnError.of("usage_limit", f"the turn made {allowed} model requests, which is its limit"))
         left = await check_budgets(self._kit, self._step, profile, self._begun.used)
         tools = await toolbox.definitions()
         try:

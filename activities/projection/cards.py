@@ -25,14 +25,9 @@ async def post(tx: SessionTx, card: PostCard) -> bool:
     counts = (parent.count_all + 1, parent.count_user, parent.count_assistant) if parent else (1, 0, 0)
     row = Row(card.id, card.parent_id, "host", card.content, profile=card.profile, digest=card.digest)
     await insert_row(tx, row, place, counts, at)
-    components = [{name: value for name, value in segment.items() if name != "kind"} for segment in card.segments]
-    await sql.insert_cards(
-        tx.conn,
-        session_uid=tx.uid,
-        message_id=card.id,
-        positions=list(range(len(card.segments))),
-        datas=[json_text(component) for component in components],
-    )
+    components = [json_text({name: value for name, value in segment.items() if name != "kind"}) for segment in card.segments]
+    places = list(range(len(components)))
+    await sql.insert_cards(tx.conn, session_uid=tx.uid, message_id=card.id, positions=places, datas=components)
     if card.content:
         await sql.insert_model_messages(
             tx.conn,
@@ -47,7 +42,7 @@ async def post(tx: SessionTx, card: PostCard) -> bool:
             library=LIBRARY,
         )
     shown = {"id": card.id, "parent_id": card.parent_id, "role": "host", "content": card.content, "turn_id": None, "profile": card.profile}
-    segments = [{"position": place, "kind": "component", "data": json_text(one)} for place, one in enumerate(components)]
+    segments = [{"position": place, "kind": "component", "data": one} for place, one in enumerate(components)]
     await announce_new(tx, shown, None, at, segments)
     tx.change(at, message_count=tx.message_count + 1, active_leaf_id=card.id, revision=card.revision)
     return True
