@@ -1,6 +1,6 @@
 # Everything runs from .venv, which is made on first use from hash-locked requirements. Nothing here needs root or Docker.
 .DEFAULT_GOAL := help
-.PHONY: help dev install check test test-long bench live fmt docs lock
+.PHONY: help dev install check test test-long record-histories bench live fmt docs lock
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest
 TIERS := tests/architecture tests/unit tests/flows tests/io tests/http tests/replay
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
 dev: $(VENV)/.installed  ## start everything on this machine: API, worker, Temporal, Postgres
 	@exec $(BIN)/outlast dev
@@ -35,6 +35,9 @@ test: $(VENV)/.installed  ## every tier of tests
 test-long: $(VENV)/.installed  ## every tier of tests, with the full counts
 	TEST_LONG=1 $(PYTEST) -n $(JOBS) --dist loadfile --timeout 3600 $(TIERS)
 	TEST_LONG=1 $(PYTEST) -n $(JOBS) --dist loadfile --timeout 3600 tests/chaos
+
+record-histories: $(VENV)/.installed  ## keep histories of stories that have none yet
+	$(BIN)/python -m tests.replay.record
 
 bench: $(VENV)/.installed  ## the benchmarks
 	$(BIN)/python -m benchmarks

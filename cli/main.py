@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -92,6 +93,33 @@ def doctor(data_dir: DataDir = None) -> None:
         leave(0 if await run_doctor(say, **overrides(data_dir)) else 1)
 
     asyncio.run(examine())
+
+
+@app.command()
+def replay(
+    files: Annotated[list[Path] | None, typer.Argument(help="Histories as JSON, or folders of them.", show_default=False)] = None,
+    from_server: Annotated[bool, typer.Option("--from-server", help="Replay the runs of the Temporal server instead.")] = False,
+    query: Annotated[
+        str | None,
+        typer.Option("--query", help="Temporal list filter of the runs. Default: this release's workflow types on its task queue."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="The newest so many.")] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", help="Runs that began since then: a time with its offset, or 90m, 12h, 7d, 2w.")
+    ] = None,
+    save: Annotated[Path | None, typer.Option("--save", help="Keep the histories that were fetched in this folder.")] = None,
+    jobs: Annotated[int, typer.Option("--jobs", min=0, help="Processes side by side; 0: one per processor.")] = 0,
+    junit: Annotated[Path | None, typer.Option("--junit", help="Also write the outcome as JUnit XML.")] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Replay recorded histories against this release's workflows; exit 1 if one would have gone another way."""
+    from cli.replay.run import Batch, run_replay
+
+    settings = configured(data_dir)
+    batch = Batch(files or [], from_server, query, limit, since, save, jobs, junit)
+    agreed: list[bool] = []
+    code = attempt(lambda: agreed.append(asyncio.run(run_replay(settings, batch))))
+    leave(code or int(agreed != [True]))
 
 
 @app.command()

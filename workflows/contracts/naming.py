@@ -8,6 +8,9 @@ from temporalio.common import SearchAttributeKey
 SESSION_WORKFLOW = "SessionWorkflow"
 ERASURE_WORKFLOW = "ErasureWorkflow"
 
+WORKFLOW_TYPES = (SESSION_WORKFLOW, ERASURE_WORKFLOW)
+"""Every workflow type that workers run."""
+
 MOST_PARTY_BYTES = 255
 """Bytes of UTF-8 that a tenant or principal may have: what Temporal's search attributes and workflow ids hold, percent-encoded too."""
 

@@ -1,0 +1,72 @@
+"""What a batch showed, for people and for a build server."""
+
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from xml.etree.ElementTree import Element, ElementTree, SubElement
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from cli.replay.verdict import Kind, Verdict
+
+KINDS: tuple[Kind, ...] = ("same", "differs", "failed", "unknown")
+
+
+def bar() -> Progress:
+    """A progress bar on stderr; nothing where that is no terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True)
+
+
+def summary(verdicts: Sequence[Verdict], seconds: float) -> Table:
+    """A row per workflow type."""
+    table = Table("workflow", "histories", "events", *KINDS, box=box.SIMPLE, title=None)
+    by_type: defaultdict[str, list[Verdict]] = defaultdict(list)
+    for verdict in verdicts:
+        by_type[verdict.workflow_type].append(verdict)
+    for name, those in sorted(by_type.items()):
+        counts = Counter(verdict.kind for verdict in those)
+        table.add_row(name, str(len(those)), str(sum(one.events for one in those)), *(str(counts[kind]) for kind in KINDS))
+    rate = len(verdicts) / seconds if seconds else 0.0
+    table.caption = f"{len(verdicts)} histories in {seconds:.1f} s, {rate:.1f} a second"
+    return table
+
+
+def differences(verdicts: Sequence[Verdict]) -> list[str]:
+    """The first history of each kind of difference, with the event where code and history part, and how many are like it."""
+    like: dict[tuple[str, str, str], list[Verdict]] = {}
+    for verdict in verdicts:
+        if verdict.kind != "same":
+            like.setdefault(verdict.sort, []).append(verdict)
+    return [_told(those) for those in like.values()]
+
+
+def _told(those: list[Verdict]) -> str:
+    first = those[0]
+    where = f" at event {first.event} ({first.event_type})" if first.event is not None else ""
+    more = f", and {len(those) - 1} more like it" if len(those) > 1 else ""
+    run = f" run {first.run_id}" if first.run_id else ""
+    return f"{first.kind}{where}: {first.workflow_type} {first.workflow_id}{run}{more}\n  {first.detail}\n  {first.source}"
+
+
+def write_junit(verdicts: Sequence[Verdict], path: Path) -> None:
+    """The verdicts as JUnit XML: a suite per workflow type, a case per history. Raises OSError."""
+    root = Element("testsuites", name="outlast replay")
+    for name in sorted({verdict.workflow_type for verdict in verdicts}):
+        those = [verdict for verdict in verdicts if verdict.workflow_type == name]
+        bad = [verdict for verdict in those if verdict.kind != "same"]
+        time = f"{sum(verdict.seconds for verdict in those):.3f}"
+        suite = SubElement(root, "testsuite", name=name, tests=str(len(those)), failures=str(len(bad)), errors="0", time=time)
+        for verdict in those:
+            case = f"{verdict.workflow_id} {verdict.run_id}".strip()
+            row = SubElement(suite, "testcase", classname=name, name=case, time=f"{verdict.seconds:.3f}")
+            if verdict.kind != "same":
+                SubElement(row, "failure", type=verdict.kind, message=verdict.detail).text = _told([verdict])
+    ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
+
+
+__all__ = ["bar", "differences", "summary", "write_junit"]

@@ -1,0 +1,105 @@
+"""Replays a batch and says what it showed."""
+
+import os
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from cli.endpoints import Endpoints, find_endpoints, temporal_client
+from cli.replay import report
+from cli.replay.pool import Children
+from cli.replay.source import asked, fetched, kept, since
+from cli.replay.verdict import Verdict
+from settings import Settings
+from workflows.contracts.errors import SetupError
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Which histories, and how. `limit` None: all that are listed; `jobs` 0: as many processes as there are processors."""
+
+    files: list[Path]
+    from_server: bool = False
+    query: str | None = None
+    limit: int | None = None
+    since: str | None = None
+    save: Path | None = None
+    jobs: int = 0
+    junit: Path | None = None
+
+
+async def run_replay(settings: Settings, batch: Batch) -> bool:
+    """Replays the batch and prints the summary. True if every history agrees with the code. Raises SetupError, ServiceUnavailable."""
+    if batch.from_server == bool(batch.files):
+        raise SetupError("name histories to replay, or --from-server")
+    if not batch.from_server and (batch.query or batch.since or batch.limit is not None or batch.save):
+        raise SetupError("--query, --since, --limit and --save go with --from-server")
+    began = time.perf_counter()
+    verdicts = await (_of_server(settings, batch) if batch.from_server else _of_files(settings, batch))
+    if not verdicts:
+        raise SetupError("there is no history to replay: nothing was proven")
+    console = Console()
+    console.print(report.summary(verdicts, time.perf_counter() - began))
+    for told in report.differences(verdicts):
+        console.print(told, markup=False, highlight=False, soft_wrap=True)
+    if batch.junit is not None:
+        try:
+            report.write_junit(verdicts, batch.junit)
+        except OSError as error:
+            raise SetupError(f"--junit {batch.junit}: {error.strerror}") from error
+    return all(verdict.kind == "same" for verdict in verdicts)
+
+
+async def _of_files(settings: Settings, batch: Batch) -> list[Verdict]:
+    paths = kept(batch.files)
+
+    async def each() -> AsyncIterator[Path]:
+        for path in paths:
+            yield path
+
+    return await _judged(each(), len(paths), batch, _database(settings))
+
+
+async def _of_server(settings: Settings, batch: Batch) -> list[Verdict]:
+    found = find_endpoints(settings)
+    begun_since = since(batch.since, datetime.now(UTC)) if batch.since else None
+    query = asked(settings.task_queue, batch.query, begun_since)
+    with tempfile.TemporaryDirectory(prefix="outlast-replay-") as temporary:
+        folder = batch.save or Path(temporary)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SetupError(f"--save {folder}: {error.strerror}") from error
+        async with temporal_client(found) as client:
+            paths = fetched(client, query, batch.limit, folder)
+            return await _judged(paths, batch.limit, batch, found.settings.database.url)
+
+
+async def _judged(paths: AsyncIterator[Path], total: int | None, batch: Batch, database_url: str) -> list[Verdict]:
+    verdicts: list[Verdict] = []
+    with report.bar() as bar:
+        task = bar.add_task("replaying", total=total)
+
+        def told(verdict: Verdict) -> None:
+            verdicts.append(verdict)
+            bar.advance(task)
+
+        await Children(batch.jobs or os.cpu_count() or 1, database_url).judge(paths, told)
+    return verdicts
+
+
+def _database(settings: Settings) -> str:
+    """Where payloads that histories only refer to are; none if no database is known, which files may well do without."""
+    try:
+        found: Endpoints = find_endpoints(settings)
+    except SetupError:
+        return ""
+    return found.settings.database.url
+
+
+__all__ = ["Batch", "run_replay"]

@@ -1,0 +1,50 @@
+"""What replaying one history showed."""
+
+import re
+from typing import Literal
+
+from pydantic import BaseModel
+
+_PARTED = re.compile(r"HistoryEvent\(id: (?P<event>\d+), (?P<type>\w+)\)")
+_MESSAGE = re.compile(r'message: "(?P<text>(?:[^"\\]|\\.)*)"')
+
+Kind = Literal["same", "differs", "failed", "unknown"]
+"""`same`: code and history agree. `differs`: the code would have done something else (nondeterminism). `failed`: the replay came to
+no end, because a payload can't be read, say. `unknown`: no workflow of this release has the history's type, or it is no history."""
+
+
+class Verdict(BaseModel):
+    """The outcome for one history. `seconds` is the time of the replay itself, `event` the first one where code and history part."""
+
+    source: str
+    workflow_type: str
+    workflow_id: str
+    run_id: str = ""
+    events: int = 0
+    seconds: float = 0.0
+    kind: Kind
+    event: int | None = None
+    event_type: str = ""
+    detail: str = ""
+
+    @property
+    def sort(self) -> tuple[str, Kind, str]:
+        """What differences of one kind have in common: numbers of events, ids and the like are left out."""
+        return self.workflow_type, self.kind, re.sub(r"[0-9a-fA-F-]{8,}|\d+", "#", self.detail)
+
+
+def said(failure: BaseException) -> str:
+    """A replay's failure in one line: the text of the innermost failure, where the SDK wraps it in the structure that carried it."""
+    text = " ".join(str(failure).split()) or type(failure).__name__
+    if found := _MESSAGE.search(text):
+        text = found["text"].replace('\\"', '"')
+    return text.removeprefix("[TMPRL1100] ")
+
+
+def parted(detail: str) -> tuple[int | None, str]:
+    """Number and type of the event at which code and history part, as the SDK's text names it."""
+    found = _PARTED.search(detail)
+    return (int(found["event"]), found["type"]) if found else (None, "")
+
+
+__all__ = ["Kind", "Verdict", "parted", "said"]
