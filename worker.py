@@ -13,8 +13,10 @@ from activities.db.client import connect
 from activities.db.locks import StepLocks
 from activities.db.migrate import ensure_usable
 from activities.db.pool import Database
+from activities.erasures import Erasures
 from activities.kit import Kit
 from activities.llm.models import Models
+from activities.principal_erasures import PrincipalErasures
 from activities.running import Running
 from activities.search_attributes import registered
 from activities.sessions import Sessions
@@ -25,9 +27,10 @@ from profiles.loading import load_profiles
 from settings import Settings
 from workflows.contracts.policies import BEAT_EVERY_SECONDS, STICKY_SECONDS
 from workflows.erasure import ErasureWorkflow
+from workflows.principal_erasure import PrincipalErasureWorkflow
 from workflows.session import SessionWorkflow
 
-WORKFLOWS = [SessionWorkflow, ErasureWorkflow]
+WORKFLOWS = [SessionWorkflow, ErasureWorkflow, PrincipalErasureWorkflow]
 
 PASSED_THROUGH = (
     "workflows.model.attachment",
@@ -38,11 +41,13 @@ PASSED_THROUGH = (
     "workflows.model.state",
     "workflows.model.turn",
     "workflows.contracts.carried",
+    "workflows.contracts.erasures",
     "workflows.contracts.errors",
     "workflows.contracts.inputs",
     "workflows.contracts.json_text",
     "workflows.contracts.naming",
     "workflows.contracts.policies",
+    "workflows.contracts.principal_erasures",
     "workflows.contracts.sessions",
     "workflows.contracts.steps",
     "workflows.contracts.tools",
@@ -73,7 +78,8 @@ async def open_kit(settings: Settings, database: Database) -> AsyncIterator[Kit]
 def build_worker(client: Client, kit: Kit) -> Worker:
     """A worker on the settings' task queue."""
     running = Running(kit.locks)
-    steps, tools, turns, sessions = Steps(kit, running), Tools(kit, running), Turns(kit), Sessions(kit, client)
+    steps, tools, turns, sessions = Steps(kit, running), Tools(kit, running), Turns(kit), Sessions(kit)
+    erasures, principals = Erasures(kit, client), PrincipalErasures(kit, client)
     return Worker(
         client,
         task_queue=kit.settings.task_queue,
@@ -91,8 +97,15 @@ def build_worker(client: Client, kit: Kit) -> Worker:
             sessions.post_card,
             sessions.amend_session,
             sessions.remind,
-            sessions.erase_rows,
-            sessions.erase_histories,
+            erasures.erase_rows,
+            erasures.find_runs,
+            erasures.delete_runs,
+            erasures.erase_payloads,
+            erasures.verify_erasure,
+            principals.begin_principal_erasure,
+            principals.find_sessions,
+            principals.erase_sessions,
+            principals.verify_principal_erasure,
         ],
         workflow_runner=workflow_runner(),
         graceful_shutdown_timeout=timedelta(seconds=kit.settings.worker_shutdown_seconds),

@@ -1,11 +1,6 @@
-"""Writes on a session that are no turns, and its end, as activities."""
+"""Writes on a session that are no turns, as activities."""
 
 from temporalio import activity
-from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
-from temporalio.client import Client, WorkflowExecutionStatus
-from temporalio.exceptions import ApplicationError
-from temporalio.service import RPCError, RPCStatusCode
 
 from activities.beating import beating
 from activities.db.session_tx import SessionGone, moment, sql
@@ -17,16 +12,14 @@ from activities.projection.cards import post
 from activities.projection.ending import pending_action, pending_calls
 from activities.running import guarded
 from workflows.contracts.errors import Refusal
-from workflows.contracts.json_text import json_text
-from workflows.contracts.sessions import AmendSession, Erased, EraseHistories, EraseRows, PostCard, Remind, Written
+from workflows.contracts.sessions import AmendSession, PostCard, Remind, Written
 
 
 class Sessions:
-    """Cards, changes of a session's fields, reminders, erasure."""
+    """Cards, changes of a session's fields, reminders."""
 
-    def __init__(self, kit: Kit, client: Client) -> None:
+    def __init__(self, kit: Kit) -> None:
         self._kit = kit
-        self._client = client
 
     @activity.defn
     async def post_card(self, card: PostCard) -> Written:
@@ -84,66 +77,3 @@ class Sessions:
                     await tx.announce("host_action.reminder", None, moment(reminder.at), shown)
         except SessionGone:
             activity.logger.info("no reminder: the session is gone")
-
-    @activity.defn
-    async def erase_rows(self, erase: EraseRows) -> Erased:
-        """Removes a session's rows; readers of its events are woken and find it gone."""
-        async with beating():
-            return await guarded(patiently(lambda: self._erase_rows(erase)))
-
-    async def _erase_rows(self, erase: EraseRows) -> Erased:
-        uid = erase.session.session_uid
-        async with self._kit.db.transaction() as conn:
-            rows = {row["name"]: row["rows"] async for row in sql.count_session_rows(conn, session_uid=uid)}
-            if any(rows.values()):
-                await note_act(conn, erase.session, "erase" if erase.by else "expire", erase.by, erase.at, {"rows": rows})
-            await sql.delete_session(conn, session_uid=uid, note=json_text({"s": uid, "e": 0}))
-        return Erased(rows=rows)
-
-    @activity.defn
-    async def erase_histories(self, erase: EraseHistories) -> Erased:
-        """Removes closed runs and their payloads, and looks again."""
-        async with beating():
-            return await guarded(self._erase_histories(erase))
-
-    async def _erase_histories(self, erase: EraseHistories) -> Erased:
-        if open_runs := [run_id for run_id in erase.run_ids if await self._is_there(erase.workflow_id, run_id, open_only=True)]:
-            raise ApplicationError(f"the session's workflow has not ended yet ({len(open_runs)} run)", type="StillThere")
-        runs = await self._runs(erase)
-        for run_id in runs:
-            await self._delete(erase.workflow_id, run_id)
-        if left := [run_id for run_id in runs if await self._is_there(erase.workflow_id, run_id)]:
-            raise ApplicationError(f"Temporal still removes {len(left)} of {len(runs)} runs", type="StillThere")
-        payloads = await patiently(lambda: self._delete_payloads(erase))
-        return Erased(workflow_runs=len(runs), payloads=payloads)
-
-    async def _runs(self, erase: EraseHistories) -> list[str]:
-        """The session's runs: those that carried its uid. Its workflow id may be in use by another session already."""
-        found = list(erase.run_ids)
-        async for run in self._client.list_workflows(f"WorkflowId = '{erase.workflow_id}' and CloseTime is not null"):
-            if run.run_id not in found and (await run.memo()).get("session_uid", erase.session_uid) == erase.session_uid:
-                found.append(run.run_id)
-        return found
-
-    async def _delete(self, workflow_id: str, run_id: str) -> None:
-        execution = WorkflowExecution(workflow_id=workflow_id, run_id=run_id)
-        request = DeleteWorkflowExecutionRequest(namespace=self._client.namespace, workflow_execution=execution)
-        try:
-            await self._client.workflow_service.delete_workflow_execution(request)
-        except RPCError as error:
-            if error.status != RPCStatusCode.NOT_FOUND:
-                raise
-
-    async def _is_there(self, workflow_id: str, run_id: str, *, open_only: bool = False) -> bool:
-        try:
-            run = await self._client.get_workflow_handle(workflow_id, run_id=run_id).describe()
-        except RPCError as error:
-            if error.status == RPCStatusCode.NOT_FOUND:
-                return False
-            raise
-        return run.status == WorkflowExecutionStatus.RUNNING if open_only else True
-
-    async def _delete_payloads(self, erase: EraseHistories) -> int:
-        async with self._kit.db.connection() as conn:
-            before = moment(erase.before)
-            return len([row async for row in sql.delete_payloads_before(conn, workflow_id=erase.workflow_id, before=before)])

@@ -258,16 +258,3 @@ class ErasureBegun(Answer):
 
     erasure_id: str
     status: Literal["running"]
-
-
-class Erasure(Answer):
-    """What an erasure removed, once it has looked again: rows by table, runs of the session's workflow, payloads."""
-
-    erasure_id: str
-    status: Literal["running", "done", "failed"]
-    session_ids: list[str]
-    rows: dict[str, int] | None = None
-    workflow_runs: int | None = None
-    payloads: int | None = None
-    verified: bool
-    at: datetime | None = None

@@ -32,6 +32,20 @@ async def written(stub: Stub[Asked, Done], asked: Asked, summary: str) -> Done:
     return decoded(stub, await handle)
 
 
+async def erased(stub: Stub[Asked, Done], asked: Asked, summary: str) -> Done:
+    """Asks for a part of an erasure, for as long as it takes. Whatever it fails of, it is asked for again: nobody waits, nothing may stay."""
+    handle = workflow.start_activity(
+        stub.__name__,
+        asked,
+        result_type=RawValue,
+        start_to_close_timeout=policies.ERASURE,
+        heartbeat_timeout=policies.HEARTBEAT,
+        retry_policy=policies.UNTIL_GONE,
+        summary=summary,
+    )
+    return decoded(stub, await handle)
+
+
 def begun(stub: Stub[Asked, Done], asked: Asked, retry_policy: RetryPolicy, summary: str) -> "workflow.ActivityHandle[RawValue]":
     """Starts a model step or a tool: it says that it is alive, and a cancel waits for what it has by then."""
     return workflow.start_activity(

@@ -2,9 +2,19 @@
 
 from temporalio import workflow
 
+from workflows.asking import erased
 from workflows.contracts import policies
+from workflows.contracts.erasures import (
+    DeleteRuns,
+    Erased,
+    EraseHistories,
+    VerifyErasure,
+    delete_runs,
+    erase_payloads,
+    find_runs,
+    verify_erasure,
+)
 from workflows.contracts.naming import ERASURE_WORKFLOW
-from workflows.contracts.sessions import Erased, EraseHistories, erase_histories
 
 
 @workflow.defn(name=ERASURE_WORKFLOW)
@@ -14,7 +24,15 @@ class ErasureWorkflow:
     @workflow.run
     async def run(self, erase: EraseHistories) -> Erased:
         """What was removed, the rows included, once it is verified."""
-        erased = await workflow.execute_activity(
-            erase_histories, erase, start_to_close_timeout=policies.ERASURE, retry_policy=policies.UNTIL_GONE, summary=erase.workflow_id
-        )
-        return erased.model_copy(update={"rows": erase.rows})
+        runs: set[str] = set()
+        while True:
+            found = await erased(find_runs, erase, f"runs of {erase.workflow_id}")
+            if found.run_ids:
+                runs.update(found.run_ids)
+                delete = DeleteRuns(workflow_id=erase.workflow_id, run_ids=found.run_ids)
+                await erased(delete_runs, delete, f"{len(found.run_ids)} of them")
+            await erased(erase_payloads, erase, "payloads")
+            verified = await erased(verify_erasure, VerifyErasure(erase=erase, workflow_runs=len(runs)), "is anything left")
+            if verified.verified:
+                return verified
+            await workflow.sleep(policies.ERASE_AGAIN)

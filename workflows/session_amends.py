@@ -101,8 +101,11 @@ class SessionAmends:
         return answer
 
     def check_close(self, close: CloseInput) -> None:
-        """Raises Refusal for who may not, or expects another state."""
-        admission.check_owner(self._jobs.state.head, close)
+        """Raises Refusal for who may not, expects another state, or means another session than the one that lives under the id now."""
+        head = self._jobs.state.head
+        admission.check_owner(head, close)
+        if close.rows is not None and close.rows.session_uid not in (None, head.session_uid):
+            raise Refusal("not_found", "the session is gone; another one lives under its id")
         admission.check_revision(self._jobs.revision, close)
 
     def check_close_early(self, close: CloseInput) -> None:

@@ -7,16 +7,14 @@ from temporalio.workflow import ParentClosePolicy
 
 from workflows.asking import written
 from workflows.contracts.carried import QueuedAmend, QueuedCard, QueuedClose, QueuedRefusal, QueuedReminder, QueuedRepair, QueuedTurn
+from workflows.contracts.erasures import EraseHistories, EraseRows, erase_rows
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import CardReceipt, CloseReceipt, RepairReceipt
 from workflows.contracts.naming import ERASURE_WORKFLOW, erasure_workflow_id
 from workflows.contracts.sessions import (
-    EraseHistories,
-    EraseRows,
     PostCard,
     Remind,
     Written,
-    erase_rows,
     post_card,
     remind,
 )
@@ -118,7 +116,7 @@ class SessionChores:
         jobs = self._jobs
         jobs.closed = True
         uid = jobs.state.head.session_uid
-        erased = await written(erase_rows, EraseRows(session=jobs.ref, by=job.by, at=workflow.now().isoformat()), "erase")
+        await written(erase_rows, EraseRows(session=jobs.ref, by=job.by, at=workflow.now().isoformat()), "erase")
         erasure_id = erasure_workflow_id(uid)
         info = workflow.info()
         await workflow.start_child_workflow(  # type: ignore[unused-awaitable]
@@ -128,10 +126,9 @@ class SessionChores:
                 session_uid=uid,
                 run_ids=(info.run_id,),
                 before=workflow.now().isoformat(),
-                rows=erased.rows,
             ),
             id=erasure_id,
-            memo={"tenant": jobs.ref.tenant, "session_id": jobs.ref.session_id, "owner": jobs.state.head.owner or ""},
+            memo={"tenant": jobs.ref.tenant, "session_id": jobs.ref.session_id},
             parent_close_policy=ParentClosePolicy.ABANDON,
         )
         if job.ticket:

@@ -16,9 +16,10 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
 from worker import WORKFLOWS, workflow_runner
+from workflows.contracts.erasures import DeleteRuns, Erased, EraseHistories, EraseRows, FoundRuns, VerifyErasure
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import ContinuationInput, Input, MessageInput, SessionStart
-from workflows.contracts.sessions import AmendSession, Erased, EraseHistories, EraseRows, PostCard, Remind, Written
+from workflows.contracts.sessions import AmendSession, PostCard, Remind, Written
 from workflows.contracts.steps import RunStep, StepDone
 from workflows.contracts.tools import RunTool, SettleCall, ToolDone
 from workflows.contracts.turns import (
@@ -144,9 +145,20 @@ class Scripted:
         return Erased()
 
     @activity.defn
-    async def erase_histories(self, erase: EraseHistories) -> Erased:
+    async def find_runs(self, erase: EraseHistories) -> FoundRuns:
+        return FoundRuns()
+
+    @activity.defn
+    async def delete_runs(self, delete: DeleteRuns) -> None:
+        self.asked.append(delete)
+
+    @activity.defn
+    async def erase_payloads(self, erase: EraseHistories) -> None:
         self.asked.append(erase)
-        return Erased()
+
+    @activity.defn
+    async def verify_erasure(self, verify: VerifyErasure) -> Erased:
+        return Erased(verified=True)
 
     @activity.defn
     async def load_head(self, which: LoadHead) -> Head:
@@ -169,7 +181,10 @@ class Scripted:
             self.amend_session,
             self.remind,
             self.erase_rows,
-            self.erase_histories,
+            self.find_runs,
+            self.delete_runs,
+            self.erase_payloads,
+            self.verify_erasure,
         ]
 
 

@@ -7,8 +7,9 @@ from uuid import uuid4
 from temporalio.client import Client, WorkflowExecutionStatus
 
 from tests.flows.scripted import Scripted, answers, asks_host, ended, refused, session_with
+from workflows.contracts.erasures import EraseHistories, EraseRows
 from workflows.contracts.inputs import AmendInput, CardInput, CloseInput, SteerInput
-from workflows.contracts.sessions import AmendSession, EraseHistories, EraseRows, PostCard, Remind, Written
+from workflows.contracts.sessions import AmendSession, PostCard, Remind, Written
 from workflows.contracts.steps import RunStep, StepDone
 from workflows.contracts.turns import HandOver, NoteSteering
 from workflows.model.call import OpenCall

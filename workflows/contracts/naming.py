@@ -7,6 +7,7 @@ from temporalio.common import SearchAttributeKey
 
 SESSION_WORKFLOW = "SessionWorkflow"
 ERASURE_WORKFLOW = "ErasureWorkflow"
+PRINCIPAL_ERASURE_WORKFLOW = "PrincipalErasureWorkflow"
 
 WORKFLOW_TYPES = (SESSION_WORKFLOW, ERASURE_WORKFLOW)
 """Every workflow type that workers run."""
@@ -31,6 +32,11 @@ def party_problem(text: str) -> str | None:
 def erasure_workflow_id(session_uid: str) -> str:
     """The workflow that removes what is left of a session. A uid is never used twice, so neither is this id."""
     return f"erasure/{session_uid}"
+
+
+def principal_erasure_workflow_id(tenant: str, principal: str) -> str:
+    """The workflow that removes all that is a principal's: one at a time. Both are percent-encoded, so no two pairs share an id."""
+    return f"principal-erasure/{quote(tenant, safe='')}/{quote(principal, safe='')}"
 
 
 def session_workflow_id(tenant: str, session_id: str) -> str:

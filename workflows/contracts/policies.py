@@ -37,6 +37,12 @@ ERASURE = timedelta(seconds=120)
 UNTIL_GONE = RetryPolicy(initial_interval=timedelta(seconds=1), backoff_coefficient=1.5, maximum_interval=timedelta(seconds=30))
 """For erasures, which wait for Temporal's own background work."""
 
+ERASE_AGAIN = timedelta(seconds=1)
+"""The pause before an erasure that found something left begins anew."""
+
+IN_FLIGHT = timedelta(seconds=90)
+"""Longer than any request takes from the moment when its payload was stored until the workflow's history refers to it."""
+
 WRITE = timedelta(seconds=60)
 """One attempt of a write that needs no model."""
 

@@ -1,4 +1,4 @@
-"""Writes on a session that are no turns: cards, changes of its fields, reminders, and its end."""
+"""Writes on a session that are no turns: cards, changes of its fields, reminders."""
 
 from typing import Any, Literal
 
@@ -59,35 +59,6 @@ class Remind(Record):
     at: str
 
 
-class EraseRows(Record):
-    """Everything that Postgres holds of a session. Asked for `by` a principal; by nobody: it expired."""
-
-    session: SessionRef
-    by: str = ""
-    at: str = ""
-
-
-class EraseHistories(Record):
-    """The runs of a session's workflow that there were when it ended, by run id: its workflow id may be in use again.
-
-    Payloads of the workflow id that were stored `before` (ISO 8601) were this session's. `rows` were removed already.
-    """
-
-    workflow_id: str
-    session_uid: str
-    run_ids: tuple[str, ...]
-    before: str
-    rows: dict[str, int] = Field(default_factory=dict)
-
-
-class Erased(Record):
-    """What an erasure removed."""
-
-    rows: dict[str, int] = Field(default_factory=dict)
-    workflow_runs: int = 0
-    payloads: int = 0
-
-
 @activity.defn
 async def post_card(card: PostCard) -> Written:
     """Writes a card's row."""
@@ -103,16 +74,4 @@ async def amend_session(change: AmendSession) -> Written:
 @activity.defn
 async def remind(reminder: Remind) -> None:
     """Announces that the host is still waited for."""
-    raise NotImplementedError
-
-
-@activity.defn
-async def erase_rows(erase: EraseRows) -> Erased:
-    """Removes a session's rows. Twice is once."""
-    raise NotImplementedError
-
-
-@activity.defn
-async def erase_histories(erase: EraseHistories) -> Erased:
-    """Removes closed runs and their payloads, and looks again. Fails, to be repeated, while something is still there."""
     raise NotImplementedError

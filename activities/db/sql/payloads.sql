@@ -8,7 +8,15 @@ from unnest(:keys::uuid[], :bodies::bytea[]) as p (key, body);
 -- The payloads that history refers to.
 select key, body from payloads where key = any (:keys::uuid[]);
 
--- name: delete_payloads_before(workflow_id, before)
--- Payloads of a workflow id that is being erased. Its next life's are younger.
-delete from payloads where workflow_id = :workflow_id and created_at <= :before
-returning key;
+-- name: payloads_of_workflow(workflow_id, before)
+-- Payloads of a workflow id that were stored until a time.
+select key, created_at from payloads where workflow_id = :workflow_id and created_at <= :before;
+
+-- name: delete_payloads(keys, erasure_id)$
+-- Removes payloads, counts them for the erasure that they go with (none: they were left over), and answers how many.
+with gone as (
+  delete from payloads where key = any (:keys::uuid[]) returning key
+), counted as (
+  update erasures set payloads = payloads + (select count(*) from gone) where id = :erasure_id::uuid
+)
+select count(*)::integer from gone;

@@ -110,15 +110,6 @@ from sessions s where s.tenant = :tenant and s.session_id = :session_id;
 -- Whose session it is.
 select owner from sessions where session_uid = :session_uid;
 
--- name: count_session_rows(session_uid)
--- What an erasure is about to remove, by table.
-select 'sessions' as name, count(*)::integer as rows from sessions where session_uid = :session_uid
-union all select 'messages', count(*)::integer from messages where session_uid = :session_uid
-union all select 'turns', count(*)::integer from turns where session_uid = :session_uid
-union all select 'calls', count(*)::integer from calls where session_uid = :session_uid
-union all select 'events', count(*)::integer from events where session_uid = :session_uid
-union all select 'steering', count(*)::integer from steering where session_uid = :session_uid;
-
 -- name: delete_session(session_uid, note)$
 -- Removes a session and everything that hangs on it, and wakes its readers.
 with gone as (delete from sessions where session_uid = :session_uid)

@@ -302,6 +302,22 @@ create table audit (
 create index audit_by_tenant on audit (tenant, at);
 create index audit_by_session on audit (session_uid, at);
 
+-- Erasures: of a session, under the session's uid, or of all sessions of a principal, whose erasures are then `part_of` it. What went is counted
+-- in the transaction that removes it, so that nothing is lost or counted twice whoever dies. Ids and numbers only; outlives what it removed.
+create table erasures (
+  id uuid primary key,
+  part_of uuid references erasures on delete set null,
+  tenant text not null, principal text,
+  session_id text,
+  rows json not null,
+  payloads integer not null default 0,
+  workflow_runs integer not null default 0,
+  begun_at timestamptz not null, verified_at timestamptz,
+  check (session_id is not null or principal is not null)
+);
+create index erasures_by_whole on erasures (part_of, id) where part_of is not null;
+create index erasures_by_principal on erasures (tenant, principal, begun_at);
+
 -- API keys. What a client holds is `olk_<key_id>_<secret>`; here is only its SHA-256, which is enough for 256 random bits. Revoked keys stay
 -- listed. `last_used_at` lags behind by up to a minute.
 create table api_keys (

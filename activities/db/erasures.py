@@ -1,0 +1,54 @@
+"""How far an erasure is, and its receipt."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from activities.db.pool import Database
+from activities.db.reads import reading, sql
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What an erasure removed so far, its parts included, and when it was verified (None: it goes on).
+
+    `principal` is whose data it was; `parts` and `parts_verified` count the sessions of a principal's erasure.
+    """
+
+    erasure_id: UUID
+    tenant: str
+    principal: str | None
+    session_ids: tuple[str, ...]
+    rows: dict[str, int]
+    workflow_runs: int
+    payloads: int
+    parts: int
+    parts_verified: int
+    begun_at: datetime
+    verified_at: datetime | None
+
+
+async def find_receipt(database: Database, erasure_id: UUID) -> Receipt | None:
+    """An erasure by its id, None if there is none. Raises ServiceUnavailable where Postgres is not there."""
+    async with reading(database) as conn:
+        row = await sql.find_erasure(conn, id=erasure_id)
+        if row is None:
+            return None
+        rows = {each["name"]: each["rows"] async for each in sql.rows_erased_by_table(conn, id=erasure_id)}
+    own = () if row["session_id"] is None else (row["session_id"],)
+    return Receipt(
+        erasure_id=erasure_id,
+        tenant=row["tenant"],
+        principal=row["principal"],
+        session_ids=(*own, *row["parts"]),
+        rows=rows,
+        workflow_runs=row["workflow_runs"],
+        payloads=row["payloads"],
+        parts=len(row["parts"]),
+        parts_verified=row["parts_verified"],
+        begun_at=row["begun_at"],
+        verified_at=row["verified_at"],
+    )
+
+
+__all__ = ["Receipt", "find_receipt"]

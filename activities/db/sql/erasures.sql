@@ -1,0 +1,88 @@
+-- name: count_session_rows(session_uid)
+-- Everything that Postgres holds of a session, by table. What outlives it has no content: the ledger, the audit, the erasure itself.
+select 'sessions' as name, count(*)::integer as rows from sessions where session_uid = :session_uid
+union all select 'branches', count(*)::integer from branches where session_uid = :session_uid
+union all select 'messages', count(*)::integer from messages where session_uid = :session_uid
+union all select 'segments', count(*)::integer from segments where session_uid = :session_uid
+union all select 'model_messages', count(*)::integer from model_messages where session_uid = :session_uid
+union all select 'turns', count(*)::integer from turns where session_uid = :session_uid
+union all select 'steering', count(*)::integer from steering where session_uid = :session_uid
+union all select 'steps', count(*)::integer from steps where session_uid = :session_uid
+union all select 'step_progress', count(*)::integer from step_progress where session_uid = :session_uid
+union all select 'host_batches', count(*)::integer from host_batches where session_uid = :session_uid
+union all select 'calls', count(*)::integer from calls where session_uid = :session_uid
+union all select 'events', count(*)::integer from events where session_uid = :session_uid
+union all select 'live_deltas', count(*)::integer from live_deltas where session_uid = :session_uid
+union all select 'idempotency_keys', count(*)::integer from idempotency_keys where session_uid = :session_uid;
+
+-- name: owner_to_erase(session_uid)$
+-- Whose session it is that goes.
+select owner from sessions where session_uid = :session_uid;
+
+-- name: note_erasure(id, tenant, session_id, principal, rows, begun_at)!
+-- The rows of a session go in this transaction. Twice is once.
+insert into erasures (id, tenant, session_id, principal, rows, begun_at)
+values (:id, :tenant, :session_id, :principal, :rows, :begun_at)
+on conflict do nothing;
+
+-- name: rows_erased(id)$
+-- What was counted when a session's rows went, as JSON text; none if they have not.
+select rows::text from erasures where id = :id;
+
+-- name: begin_principal_erasure(id, tenant, principal, begun_at)!
+-- A principal's erasure begins: what is theirs beside sessions goes, and is counted. Twice is once.
+with gone as (
+  delete from idempotency_keys
+  where tenant = :tenant::text and principal = :principal::text and not exists (select from erasures where id = :id::uuid)
+  returning key
+)
+insert into erasures (id, tenant, principal, rows, begun_at)
+select :id::uuid, :tenant::text, :principal::text, json_build_object('idempotency_keys', count(*)), :begun_at::timestamptz from gone
+on conflict do nothing;
+
+-- name: sessions_to_erase(tenant, principal, before, page)
+-- Sessions that a principal owns now and that began before a time, some of them.
+select session_uid, session_id from sessions
+where tenant = :tenant and owner = :principal and created_at <= :before
+order by updated_at desc, session_uid
+limit :page;
+
+-- name: count_sessions_of(tenant, principal)$
+-- How many sessions a principal owns.
+select count(*)::integer from sessions where tenant = :tenant and owner = :principal;
+
+-- name: join_erasures(part_of, ids)!
+-- Erasures of sessions become parts of their owner's.
+update erasures set part_of = :part_of where id = any (:ids::uuid[]) and part_of is null and id <> :part_of;
+
+-- name: unverified_parts(id)$
+-- How many parts of a principal's erasure have not been verified.
+select count(*)::integer from erasures where part_of = :id and verified_at is null;
+
+-- name: verify_erasure(id, workflow_runs, at)!
+-- Somebody looked again and found nothing. Once.
+update erasures set workflow_runs = :workflow_runs, verified_at = :at where id = :id and verified_at is null;
+
+-- name: find_erasure(id)^
+-- An erasure with its parts.
+select e.tenant, e.principal, e.session_id, e.begun_at, e.verified_at,
+  e.workflow_runs + coalesce(sum(p.workflow_runs), 0)::integer as workflow_runs, e.payloads + coalesce(sum(p.payloads), 0)::integer as payloads,
+  coalesce(array_agg(p.session_id order by p.begun_at, p.id) filter (where p.id is not null), '{}') as parts,
+  count(p.verified_at)::integer as parts_verified
+from erasures e
+left join erasures p on p.part_of = e.id
+where e.id = :id
+group by e.id;
+
+-- name: rows_erased_by_table(id)
+-- What an erasure and its parts removed, by table.
+select r.key as name, sum(r.value::integer)::integer as rows
+from erasures e
+cross join json_each_text(e.rows) as r
+where e.id = :id or e.part_of = :id
+group by r.key
+order by r.key;
+
+-- name: newest_erasure_of(tenant, principal)$
+-- The erasure of a principal that began last.
+select id from erasures where tenant = :tenant and principal = :principal and session_id is null order by begun_at desc limit 1;

@@ -1,0 +1,114 @@
+"""The end of a session as activities. Each may run again at any point, and nothing that was counted is lost by that."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
+
+from activities.beating import beating
+from activities.db.session_tx import moment, sql
+from activities.kit import Kit
+from activities.leftovers import Leftovers
+from activities.patience import patiently
+from activities.projection.audit import note_act
+from activities.running import guarded
+from activities.runs import Runs
+from workflows.contracts.erasures import DeleteRuns, Erased, EraseHistories, EraseRows, FoundRuns, VerifyErasure
+from workflows.contracts.json_text import json_text
+
+
+class Erasures:
+    """Rows, runs, payloads, and the look whether anything is left."""
+
+    def __init__(self, kit: Kit, client: Client) -> None:
+        self._kit = kit
+        self._client = client
+
+    @activity.defn
+    async def erase_rows(self, erase: EraseRows) -> Erased:
+        """Removes a session's rows; readers of its events are woken and find it gone."""
+        async with beating():
+            return await guarded(patiently(lambda: self._erase_rows(erase)))
+
+    async def _erase_rows(self, erase: EraseRows) -> Erased:
+        """Counts, notes who did it, and deletes, all or nothing. Who comes again, his answer having been lost, reads what was counted."""
+        session, uid = erase.session, erase.session.session_uid
+        async with self._kit.db.transaction() as conn:
+            await sql.take_session(conn, session_uid=uid)
+            if (counted := await sql.rows_erased(conn, id=uid)) is not None:
+                return Erased(rows=json.loads(counted))
+            rows = await _rows_of(conn, uid)
+            owner = await sql.owner_to_erase(conn, session_uid=uid)
+            await sql.note_erasure(
+                conn,
+                id=uid,
+                tenant=session.tenant,
+                session_id=session.session_id,
+                principal=owner,
+                rows=json_text(rows),
+                begun_at=moment(erase.at),
+            )
+            if rows["sessions"]:
+                await note_act(conn, session, "erase" if erase.by else "expire", erase.by, erase.at, {"rows": rows})
+            await sql.delete_session(conn, session_uid=uid, note=json_text({"s": uid, "e": 0}))
+        return Erased(rows=rows)
+
+    @activity.defn
+    async def find_runs(self, erase: EraseHistories) -> FoundRuns:
+        """Follows the chain of runs back from the last one, and asks for others that carried the session's uid."""
+        async with beating():
+            runs = Runs(self._client, erase.workflow_id)
+            for run_id in erase.run_ids:
+                if await runs.is_open(run_id):
+                    raise still_there("the session's workflow has not ended yet")
+            ends = [*erase.run_ids, *await runs.closed(erase.session_uid, moment(erase.before))]
+            found = {run_id: None for end in ends async for run_id in runs.chain(end)}
+            return FoundRuns(run_ids=tuple(found))
+
+    @activity.defn
+    async def delete_runs(self, delete: DeleteRuns) -> None:
+        """Asks Temporal to remove runs and looks whether it has."""
+        async with beating():
+            runs = Runs(self._client, delete.workflow_id)
+            for run_id in delete.run_ids:
+                await runs.delete(run_id)
+            if left := [run_id for run_id in delete.run_ids if await runs.is_there(run_id)]:
+                raise still_there(f"Temporal still removes {len(left)} of {len(delete.run_ids)} runs")
+
+    @activity.defn
+    async def erase_payloads(self, erase: EraseHistories) -> None:
+        """Removes what no other session under the same workflow id refers to."""
+        async with beating():
+            leftovers = Leftovers(self._kit.db, self._client, erase.workflow_id)
+            await leftovers.remove(await leftovers.of_ended(moment(erase.before), datetime.now(UTC)), erase.session_uid)
+
+    @activity.defn
+    async def verify_erasure(self, verify: VerifyErasure) -> Erased:
+        """Rows, runs, payloads: looks at each again, and writes the receipt if there is none."""
+        async with beating():
+            erase, uid = verify.erase, verify.erase.session_uid
+            async with self._kit.db.connection() as conn:
+                rows = await _rows_of(conn, uid)
+            now = datetime.now(UTC)
+            runs = await self.find_runs(erase)
+            payloads = await Leftovers(self._kit.db, self._client, erase.workflow_id).of_ended(moment(erase.before), now)
+            if any(rows.values()) or runs.run_ids or payloads:
+                return Erased(rows=rows, workflow_runs=len(runs.run_ids), payloads=len(payloads))
+            async with self._kit.db.connection() as conn:
+                await sql.verify_erasure(conn, id=uid, workflow_runs=verify.workflow_runs, at=now)
+                row = await sql.find_erasure(conn, id=uid)
+                counted = {each["name"]: each["rows"] async for each in sql.rows_erased_by_table(conn, id=uid)}
+            return Erased(rows=counted, workflow_runs=row["workflow_runs"], payloads=row["payloads"], verified=True)
+
+
+async def _rows_of(conn: Any, session_uid: str) -> Mapping[str, int]:
+    return {row["name"]: row["rows"] async for row in sql.count_session_rows(conn, session_uid=session_uid)}
+
+
+def still_there(what: str) -> ApplicationError:
+    """Not an error but a reason to look again."""
+    return ApplicationError(what, type="StillThere")

@@ -1,0 +1,99 @@
+"""Runs of a workflow as Temporal holds them: which there are, what they refer to, and how they go."""
+
+import re
+from collections.abc import AsyncIterator, Collection
+from datetime import datetime
+from uuid import UUID
+
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.history.v1 import History
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest, GetWorkflowExecutionHistoryRequest
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
+
+UUIDS = re.compile(rb"(?=([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}))")
+"""Whatever looks like one, wherever it begins: what is not a payload's key does no harm."""
+
+
+class Runs:
+    """The runs of one workflow id. Raises RPCError where Temporal does not answer."""
+
+    def __init__(self, client: Client, workflow_id: str) -> None:
+        self._client = client
+        self._id = workflow_id
+
+    async def is_there(self, run_id: str) -> bool:
+        """Whether Temporal has a run, open or closed."""
+        return await self._describe(run_id) is not None
+
+    async def is_open(self, run_id: str) -> bool:
+        """Whether a run goes on."""
+        found = await self._describe(run_id)
+        return found is not None and found.status == WorkflowExecutionStatus.RUNNING
+
+    async def chain(self, run_id: str) -> AsyncIterator[str]:
+        """A run and those that it continues, newest first, as far back as Temporal has them."""
+        before: str | None = run_id
+        while before and (events := (await self._history(before, events=1)).events):
+            yield before
+            before = events[0].workflow_execution_started_event_attributes.continued_execution_run_id
+
+    async def closed(self, session_uid: str, before: datetime) -> list[str]:
+        """Closed runs that began before a time and belong to a session, or to none: then their first input was refused."""
+        query = f"WorkflowId = '{self._id}' and CloseTime is not null and StartTime <= '{before.isoformat()}'"
+        runs = [run async for run in self._client.list_workflows(query)]
+        return [run.run_id for run in runs if (await run.memo()).get("session_uid", session_uid) == session_uid]
+
+    async def all(self) -> dict[str, bool]:
+        """Every run that there is, and whether it is open. The newest one is asked for by name: a list may lag behind."""
+        listed = [run.run_id async for run in self._client.list_workflows(f"WorkflowId = '{self._id}'")]
+        newest = await self._describe(None)
+        found = [await self._describe(run_id) for run_id in listed] + [newest]
+        return {run.run_id: run.status == WorkflowExecutionStatus.RUNNING for run in found if run is not None}
+
+    async def referred_to(self, run_ids: Collection[str], keys: Collection[UUID]) -> set[UUID]:
+        """Those of these payloads in external storage that the histories of runs refer to: by their keys, which are never encrypted."""
+        wanted = {str(key).encode(): key for key in keys}
+        found: set[UUID] = set()
+        for run_id in run_ids if wanted else ():
+            named = set(UUIDS.findall((await self._history(run_id)).SerializeToString()))
+            found.update(key for name, key in wanted.items() if name in named)
+        return found
+
+    async def delete(self, run_id: str) -> None:
+        """Asks Temporal to remove a run, which it does in the background."""
+        execution = WorkflowExecution(workflow_id=self._id, run_id=run_id)
+        request = DeleteWorkflowExecutionRequest(namespace=self._client.namespace, workflow_execution=execution)
+        try:
+            await self._client.workflow_service.delete_workflow_execution(request)
+        except RPCError as error:
+            if error.status != RPCStatusCode.NOT_FOUND:
+                raise
+
+    async def _describe(self, run_id: str | None) -> WorkflowExecutionDescription | None:
+        try:
+            return await self._client.get_workflow_handle(self._id, run_id=run_id).describe()
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return None
+            raise
+
+    async def _history(self, run_id: str, *, events: int = 0) -> History:
+        """The first so many events of a run, by default all; none of a run that is gone. What they refer to is not loaded."""
+        history = History()
+        request = GetWorkflowExecutionHistoryRequest(
+            namespace=self._client.namespace,
+            execution=WorkflowExecution(workflow_id=self._id, run_id=run_id),
+            maximum_page_size=events,
+        )
+        while True:
+            try:
+                page = await self._client.workflow_service.get_workflow_execution_history(request)
+            except RPCError as error:
+                if error.status == RPCStatusCode.NOT_FOUND:
+                    return history
+                raise
+            history.events.extend(page.history.events)
+            if events or not page.next_page_token:
+                return history
+            request.next_page_token = page.next_page_token
