@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal, Self
 from fastapi import Path
 from pydantic import (
     AfterValidator,
-    AwareDatetime,
     BaseModel,
     ConfigDict,
     Field,
@@ -17,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from api.times import IsoTime
 from profiles.schemas import schema_problem
 from workflows.contracts.json_text import json_text
 from workflows.contracts.naming import party_problem
@@ -146,7 +146,7 @@ class HostContext(Body):
     actions: list[DeclaredAction] = Field(default=[], max_length=32)
     attachments: list[JsonValue] = Field(default=[], max_length=MOST_FILES)
     background: dict[str, JsonValue] = {}
-    captured_at: AwareDatetime | None = None
+    captured_at: IsoTime | None = None
     extensions: dict[str, JsonValue] = {}
 
     @model_validator(mode="after")

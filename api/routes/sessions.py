@@ -3,7 +3,7 @@
 from functools import partial
 
 from fastapi import APIRouter
-from pydantic import AwareDatetime, TypeAdapter
+from pydantic import TypeAdapter
 
 from activities.db.reads import Place, SessionDetail
 from api import writes
@@ -16,6 +16,7 @@ from api.intake import StrictRoute
 from api.openapi import problems
 from api.paging import DEFAULT_LIMIT, Limit, decode, next_cursor
 from api.schemas import IdPath
+from api.times import UtcTime
 from api.write_bodies import NO_TURN_NAMED, NOTHING_SAID, AmendBody, CancelBody, ChangeBody, ExpectedDep
 from workflows.model.session import Caller
 
@@ -26,7 +27,7 @@ WRITE = problems(403, 404, 409, 415, 422, 503)
 
 @router.get("", responses=problems(422, 503))
 async def list_sessions(
-    api: ApiDep, caller: CallerDep, limit: Limit = DEFAULT_LIMIT, cursor: str | None = None, updated_after: AwareDatetime | None = None
+    api: ApiDep, caller: CallerDep, limit: Limit = DEFAULT_LIMIT, cursor: str | None = None, updated_after: UtcTime | None = None
 ) -> SessionList:
     """The caller's sessions (an admin's: all of the tenant), newest first."""
     lines = await api.reads.sessions(

@@ -1,11 +1,9 @@
 """Transcripts: one path of a session, verbatim."""
 
-import re
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import BeforeValidator
 
 from activities.db.reads import SessionDetail
 from activities.db.transcripts import Speaker, TranscriptRow
@@ -15,26 +13,12 @@ from api.errors import RequestRefused, not_found
 from api.intake import StrictRoute
 from api.routes.sessions import READ, seen
 from api.schemas import Id, IdPath
+from api.times import UtcTime
 from api.transcript_answers import Transcript, TranscriptMessage
 
 router = APIRouter(prefix="/api/sessions", tags=["transcripts"], route_class=StrictRoute)
 
-_UNESCAPED_PLUS = re.compile(r"(:\d{2}(?:[.,]\d+)?) (\d{2}:?\d{2})$")
-"""A `+` that a client did not escape in a query arrives as a space."""
-
-
-def _time(value: object) -> datetime:
-    """An ISO time with offset, as UTC. Raises ValueError for anything else, a bare number too (S14)."""
-    try:
-        time = datetime.fromisoformat(_UNESCAPED_PLUS.sub(r"\1+\2", str(value)))
-        if time.tzinfo is not None:
-            return time.astimezone(UTC)
-    except (ValueError, OverflowError):
-        pass
-    raise ValueError(f"{str(value)!r} is not an ISO time with an offset, such as 2026-03-01T12:00:00Z")
-
-
-Time = Annotated[datetime, BeforeValidator(_time, json_schema_input_type=str), Query(description="ISO 8601 with offset, inclusive")]
+Time = Annotated[UtcTime, Query(description="ISO 8601 with offset, inclusive")]
 Index = Annotated[int | None, Query(description="From 0; negative: from the end")]
 
 

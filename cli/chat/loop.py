@@ -25,9 +25,10 @@ def run_chat(url: str, token: str | None = None, *, session: str | None, profile
     screen = Screen(notes=sys.stderr if once is not None else sys.stdout)
     chat = Chat(ApiClient(url, screen.note, token), screen, session or new_id(), profile)
     try:
+        old = session is not None and chat.is_there()
         if once is not None:
-            return chat.one_turn(once, old=session is not None)
-        chat.begin(old=session is not None)
+            return chat.one_turn(once, old=old)
+        chat.begin(old=old)
         chat.talk()
     except (KeyboardInterrupt, EOFError):
         screen.fresh_line()
@@ -50,6 +51,17 @@ class Chat:
         self._profile = profile
         self._pending: dict[str, Any] | None = None
         self._begun = False
+
+    def is_there(self) -> bool:
+        """Whether the session has begun; one that has not begins with the first message. Raises ApiProblem and ApiLost."""
+        try:
+            self._client.get(f"/api/sessions/{self.session_id}")
+        except ApiProblem as problem:
+            if problem.status != 404:
+                raise
+            self._screen.note(f"there is no session {self.session_id} yet: it begins with the first message")
+            return False
+        return True
 
     def one_turn(self, content: str, *, old: bool) -> int:
         """Sends one message and shows its turn."""

@@ -57,6 +57,9 @@ class Stack:
             await self._end()
 
     async def _start(self) -> None:
+        if self._settings.profiles or self._settings.profile:
+            # Somebody's own files: what is wrong with them is said before anything is started.
+            await asyncio.to_thread(_check_profiles, self._settings)
         # The imports of model libraries take longer than the servers' start; they overlap.
         imports = asyncio.create_task(asyncio.to_thread(_import_parts))
         await self._servers.start()
@@ -156,6 +159,12 @@ async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
             await task
         return
     await task
+
+
+def _check_profiles(settings: Settings) -> None:
+    from profiles.loading import load_profiles
+
+    load_profiles(settings)
 
 
 def _import_parts() -> None:

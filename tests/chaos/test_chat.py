@@ -137,6 +137,12 @@ async def test_chat_once_prints_the_answer_and_nothing_else(running: Running) ->
     waits = await running.piped("", "--once", "Open /orders")
     assert waits.returncode == 3
     assert "The assistant asks its host: open_page" in waits.stderr
+    named = await running.piped("", "--once", "Hello", "--session", "notes")
+    assert (named.returncode, named.stdout[:14]) == (0, "Hello! You hav")
+    assert named.stderr == "there is no session notes yet: it begins with the first message\n"
+    piped = await running.piped("Hello\n", "--session", "more-notes")
+    assert piped.returncode == 0 and "there is no session more-notes yet" in piped.stdout and "Hello! You have sent 1" in piped.stdout
+    assert {"notes", "more-notes"} <= set(await running.sessions())
     unknown = await running.piped("", "--once", "Hello", "--profile", "nobody")
     assert unknown.returncode == 1
     assert "unknown_profile" in unknown.stderr

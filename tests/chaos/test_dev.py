@@ -148,6 +148,15 @@ async def test_dev_refuses_a_taken_port_that_was_asked_for(programs: Programs, f
     assert at_home(folder) == []
 
 
+async def test_dev_says_what_is_wrong_with_a_profile_before_it_starts_anything(programs: Programs, folder: Path) -> None:
+    (folder / "mine.py").write_text("import nowhere")
+    dev = Dev(programs, folder / "data", env={"OUTLAST_PROFILES": str(folder / "mine.py")})
+    assert await dev.program.ended() == 1
+    assert dev.program.output.count("OUTLAST_PROFILES") == 1 and "No module named 'nowhere'" in dev.program.output
+    assert "Traceback" not in dev.program.output and " ready " not in dev.program.output
+    assert not {"postgres", "temporal.db"} & {path.name for path in (folder / "data").iterdir()}
+
+
 async def test_dev_ephemeral_says_so_everywhere_and_keeps_nothing(programs: Programs, folder: Path) -> None:
     dev = Dev(programs, folder / "data", "--ephemeral")
     await dev.ready()

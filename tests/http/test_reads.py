@@ -172,6 +172,8 @@ async def test_sessions_page_newest_first_without_gaps_among_equal_times(offline
     assert order[0] == "s6" and set(order[1:4]) == {"s3", "s4", "s5"} and set(order[4:]) == {"s0", "s1", "s2"}
     later = (await offline.get("/api/sessions", params={"updated_after": after(1.0).isoformat()}, headers=ADMIN)).json()
     assert [line["session_id"] for line in later["sessions"]] == ["s6"]
+    unescaped = (await offline.get(f"/api/sessions?updated_after={after(1.0).isoformat()}", headers=ADMIN)).json()
+    assert unescaped == later
 
 
 async def test_host_actions_are_listed_oldest_first_to_those_who_may_see_them(offline: httpx.AsyncClient, seed: Begin) -> None:
@@ -203,6 +205,9 @@ async def test_host_actions_are_listed_oldest_first_to_those_who_may_see_them(of
         "/api/sessions?cursor=%00",
         "/api/sessions?cursor=bm90IG9uZQ",
         "/api/sessions?updated_after=2026-01-01T00:00:00",
+        "/api/sessions?updated_after=0.5",
+        "/api/sessions?updated_after=1767225600",
+        "/api/sessions?updated_after=now",
         "/api/host-actions?after=%C3%A4",
         "/api/host-actions?limit=501",
         "/api/sessions/" + "x" * 65,
