@@ -11,6 +11,7 @@ from activities.db.api_keys import ApiKeys
 from activities.db.changes import Changes
 from activities.db.client import connect
 from activities.db.events import EventLog
+from activities.db.exports import Exports
 from activities.db.feed import Feed
 from activities.db.keys import Keys
 from activities.db.messages import Messages
@@ -21,7 +22,7 @@ from api import errors, openapi
 from api.deps import Api
 from api.gate import Gate
 from api.identity import Access
-from api.routes import changes, chat, erasures, events, health, host_actions, messages, sessions, transcripts
+from api.routes import changes, chat, erasures, events, exports, health, host_actions, messages, sessions, transcripts
 from api.sending import Workflows
 from api.signing import KeyRing
 from profiles.loading import load_profiles
@@ -49,7 +50,7 @@ def create_app(settings: Settings, *, durable: bool = True, temporal_address: st
     app.state.keyring = KeyRing.of(settings.signing.keys)
     app.state.durable = durable
     app.state.temporal_address = temporal_address
-    for routes in (chat, sessions, messages, transcripts, changes, events, host_actions, erasures, health):
+    for routes in (chat, sessions, messages, transcripts, exports, changes, events, host_actions, erasures, health):
         app.include_router(routes.router)
     errors.install(app)
     openapi.add_pages(app)
@@ -82,6 +83,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         reads=Reads(database, expires=settings.session_ttl_hours > 0, held=settings.session_hold_while_pending),
         messages=Messages(database),
         transcripts=Transcripts(database),
+        exports=Exports(database),
         changes=Changes(database),
         keys=Keys(database),
         log=EventLog(database),

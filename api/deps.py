@@ -9,6 +9,7 @@ from temporalio.client import Client
 
 from activities.db.changes import Changes
 from activities.db.events import EventLog
+from activities.db.exports import Exports
 from activities.db.feed import Feed
 from activities.db.keys import Keys
 from activities.db.messages import Messages
@@ -34,6 +35,7 @@ class Api:
     reads: Reads
     messages: Messages
     transcripts: Transcripts
+    exports: Exports
     changes: Changes
     keys: Keys
     log: EventLog

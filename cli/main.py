@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cli import keys
-from cli.options import DataDir, configured, overrides, say, warn
+from cli.options import DataDir, ExportFormat, configured, overrides, say, warn
 from cli.running import attempt, leave, run_until_stopped, say_error
 
 app = typer.Typer(
@@ -81,6 +81,23 @@ def migrate(
 
     settings = configured(data_dir)
     leave(attempt(lambda: asyncio.run(run_migrate(settings, say, warn, exact=exact))))
+
+
+@app.command()
+def export(
+    session: Annotated[str, typer.Argument(help="The session's id.")],
+    format: Annotated[ExportFormat, typer.Option("--format", help="What to write.")] = ExportFormat.jsonl,
+    leaf: Annotated[str | None, typer.Option("--leaf", help="Only the path to this message.")] = None,
+    tenant: Annotated[str, typer.Option("--tenant", help="The session's tenant.")] = "default",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file, instead of stdout.")] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Write a session as a file, from the database. It leaves an audit row."""
+    from cli.exporting import run_export
+
+    settings = configured(data_dir)
+    work = run_export(settings, session, tenant=tenant, format=format.value, leaf_id=leaf, output=output)
+    leave(attempt(lambda: asyncio.run(work)))
 
 
 @app.command()

@@ -1,6 +1,7 @@
 """What commands share: the data folder, settings, and how they speak."""
 
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,15 @@ from cli.running import log_to_stderr
 from settings import Settings, load_settings
 
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="The data folder, instead of OUTLAST_DATA_DIR (default .outlast).")]
+
+
+class ExportFormat(StrEnum):
+    """What `outlast export` can write; the values are those of the API."""
+
+    jsonl = "jsonl"
+    markdown = "markdown"
+    openai = "openai"
+    pydantic_ai = "pydantic-ai"
 
 
 def configured(data_dir: Path | None) -> Settings:

@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 
 from settings import DatabaseSettings
-from tests.io.conversations import write_conversation
+from tests.conversations import write_conversation
 from tests.io.plans import touched
 
 SHORT, LONG = 100, 10_000
