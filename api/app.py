@@ -25,6 +25,7 @@ from api.identity import Access
 from api.routes import changes, chat, erasures, events, exports, health, host_actions, messages, sessions, transcripts
 from api.sending import Workflows
 from api.signing import KeyRing
+from api.tails import Tails
 from profiles.loading import load_profiles
 from settings import Settings
 
@@ -71,7 +72,7 @@ def create_app(settings: Settings, *, durable: bool = True, temporal_address: st
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
     database = await Database.open(settings.database)
-    feed = await Feed.open(settings.database)
+    log, feed = EventLog(database), await Feed.open(settings.database)
     temporal = await connect(settings, database, app.state.temporal_address, for_api=True)
     access = Access(settings.access, ApiKeys(database))
     app.state.api = Api(
@@ -86,8 +87,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         exports=Exports(database),
         changes=Changes(database),
         keys=Keys(database),
-        log=EventLog(database),
+        log=log,
         feed=feed,
+        tails=Tails(log, feed, settings),
         temporal=temporal,
         workflows=Workflows(temporal, settings.task_queue),
         keyring=app.state.keyring,

@@ -19,6 +19,7 @@ from activities.db.transcripts import Transcripts
 from api.identity import Access
 from api.sending import Workflows
 from api.signing import KeyRing
+from api.tails import Tails
 from profiles.loading import Profiles
 from settings import Settings
 
@@ -40,6 +41,7 @@ class Api:
     keys: Keys
     log: EventLog
     feed: Feed
+    tails: Tails
     temporal: Client
     workflows: Workflows
     keyring: KeyRing
@@ -49,6 +51,7 @@ class Api:
         """Ends streams and waiting requests."""
         self.stopping.set()
         self.feed.wake()
+        self.tails.wake()
 
 
 def get_api(request: Request) -> Api:

@@ -1,33 +1,30 @@
 """Server-sent events of a session: a reader's way through the event log, from any cursor, and on with what comes.
 
 Readers never touch a workflow. What a reader gets is decided by its cursor alone, so it may go on at any api process after any
-crash; the feed only says when to look, and brings live text along so that the table need not be read for each delta.
+crash. It reads the table until it has caught up, and then takes part in the session's tail, which is read once for all.
 """
 
-import json
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
-from datetime import UTC, datetime
-from typing import assert_never
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import TypeVar
 from uuid import UUID
 
 from starlette.responses import StreamingResponse
 from starlette.types import Send
 
-from activities.db.events import Cursor, Event, Text, TurnStart
-from activities.db.feed import Committed, Note, Reread, Streamed
+from activities.db.events import Cursor, Event, TurnStart
 from api.deps import Api
 from api.errors import RequestRefused
+from api.frames import KEEPALIVE, frame
+from api.tails import RETRY_SECONDS, Entry, Tail
 from workflows.contracts.errors import OutlastError, ServiceUnavailable
 
-KEEPALIVE = b": keepalive\n\n"
-RETRY_SECONDS = 1.0
-"""How soon a stream looks again while Postgres is away."""
+CHUNK_BYTES = 32 * 1024
+"""Frames are sent together up to this size."""
 
 Start = Cursor | TurnStart
-
-_ONE_LINE = {ord("\n"): " ", ord("\r"): " ", 0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
-"""Line ends in JSON text are layout; the other three are characters of strings that some clients take for line ends."""
+_E = TypeVar("_E", Event, Entry)
 
 
 class StreamCut(OutlastError):
@@ -65,119 +62,122 @@ def event_stream(
 ) -> EventStream:
     """The answer that sends a session's events from `start` on. `until_turn`: it ends after the first `turn.completed`."""
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", **(headers or {})}
-    return EventStream(_frames(api, session_id, session_uid, start, until_turn), headers=headers)
+    return EventStream(_chunks(api, session_id, session_uid, start, until_turn), headers=headers)
 
 
-async def _frames(api: Api, session_id: str, session_uid: UUID, start: Start, until_turn: bool) -> AsyncIterator[bytes]:
-    reader = _Reader(api, session_uid, start)
+async def _chunks(api: Api, session_id: str, session_uid: UUID, start: Start, until_turn: bool) -> AsyncIterator[bytes]:
     try:
-        async with aclosing(_events(api, session_uid, reader)) as events:
-            async for event in events:
-                if event is None:
-                    yield KEEPALIVE
-                    continue
-                yield frame(session_id, event)
-                if until_turn and event.type == "turn.completed":
-                    return
+        async with api.tails.attach(session_id, session_uid) as tail:
+            reader = _Reader(api, tail, start, until_turn)
+            while not (reader.ended or tail.gone or tail.failed or api.stopping.is_set()):
+                for chunk in _together(await reader.next()):
+                    yield chunk
+            whole = reader.ended or tail.gone or not (until_turn or tail.failed)
     except ServiceUnavailable as error:
         raise StreamCut from error
-    if until_turn and not reader.gone:
+    if not whole:
         raise StreamCut
 
 
-def frame(session_id: str, event: Event) -> bytes:
-    """An event as it is sent. Its `data` is the event's own members behind those that every event has."""
-    head = {
-        "type": event.type,
-        "session_id": session_id,
-        "turn_id": event.turn_id,
-        "seq": event.after.seq,
-        "at": event.at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
-    }
-    own = event.data.translate(_ONE_LINE).strip()[1:-1].strip()
-    data = json.dumps(head)[:-1] + (f", {own}}}" if own else "}")
-    return f"id: {event.after}\nevent: {event.type}\ndata: {data}\n\n".encode()
-
-
-async def _events(api: Api, session_uid: UUID, reader: "_Reader") -> AsyncGenerator[Event | None]:
-    """Events as the reader meets them, None now and then while there are none. Ends when the process stops or the session is gone."""
-    async with api.feed.subscribe(str(session_uid)) as subscription:
-        while not api.stopping.is_set():
-            for event in await reader.read():
-                yield event
-            if reader.more:
-                continue
-            if reader.gone:
-                return
-            while not reader.behind and not api.stopping.is_set():
-                note = await subscription.next(reader.patience)
-                text = reader.take(note)
-                if text is not None or note is None:
-                    yield text
+def _together(frames: Iterable[bytes]) -> Iterator[bytes]:
+    """Frames in chunks, so that many small ones cost one write, and none has to wait behind megabytes."""
+    chunk: list[bytes] = []
+    size = 0
+    for one in frames:
+        if size and size + len(one) > CHUNK_BYTES:
+            yield b"".join(chunk)
+            chunk, size = [], 0
+        chunk.append(one)
+        size += len(one)
+    if chunk:
+        yield chunk[0] if len(chunk) == 1 else b"".join(chunk)
 
 
 class _Reader:
-    """A reader's place. `behind`: the table has, or may have, something for it. `gone`: the session was deleted, nothing will come."""
+    """A reader's place. `ended`: the turn that it was for is over."""
 
-    def __init__(self, api: Api, session_uid: UUID, start: Start) -> None:
+    def __init__(self, api: Api, tail: Tail, start: Start, until_turn: bool) -> None:
         self._api = api
-        self._uid = session_uid
-        self._turn = start if isinstance(start, TurnStart) else None
-        self._cursor = start if isinstance(start, Cursor) else None
-        self.behind = True
-        self.more = False
-        self.gone = False
-        self._erased = False
-        self.patience = api.settings.api.sse_keepalive_seconds
+        self._tail = tail
+        self._until_turn = until_turn
+        self._awaited = start if isinstance(start, TurnStart) else None
+        self._cursor = start if isinstance(start, Cursor) else Cursor()
+        self._caught_up = False
+        self._ticks = tail.ticks
+        self.ended = False
+        tail.existed = tail.existed or self._awaited is None
 
-    async def read(self) -> list[Event]:
-        """What the table has for the reader."""
-        self.behind, self.more = False, False
-        self.patience = self._api.settings.api.sse_keepalive_seconds
+    async def next(self) -> list[bytes]:
+        """What is to be sent now; waits for it, and may come back with nothing."""
+        if not self._caught_up:
+            return await self._from_table()
+        changed = self._tail.changed
+        entries = self._tail.after(self._cursor)
+        frames = None if entries is None else self._from_tail(entries)
+        if frames is None:
+            self._caught_up = False
+            return []
+        if sent := frames or self._comment():
+            return sent
+        if not (self._tail.gone or self._tail.failed or self._api.stopping.is_set()):
+            await changed.wait()
+        return []
+
+    def _comment(self) -> list[bytes]:
+        if self._ticks == self._tail.ticks:
+            return []
+        self._ticks = self._tail.ticks
+        return [KEEPALIVE]
+
+    async def _from_table(self) -> list[bytes]:
         try:
-            return await self._read()
+            async with self._api.tails.catching_up:
+                if self._awaited is not None and not await self._find_turn(self._awaited):
+                    self._caught_up = self._tail.join(self._cursor)
+                    return []
+                events, self._cursor, more = await self._api.log.after(self._tail.session_uid, self._cursor)
         except ServiceUnavailable:
-            self.patience = min(RETRY_SECONDS, self.patience)
-            return []
+            return await self._pause()
+        self._caught_up = not more and self._tail.join(self._cursor)
+        return [frame(self._tail.session_id, event) for event in self._up_to_the_end(events)]
 
-    async def _read(self) -> list[Event]:
-        if self._cursor is None and self._turn is not None:
-            self._cursor = await self._api.log.beginning_of(self._uid, self._turn)
-        if self._cursor is None:
-            self.gone = self._erased and not await self._api.log.exists(self._uid)
-            return []
-        events, self._cursor, self.more = await self._api.log.after(self._uid, self._cursor)
-        if not events:
-            self.gone = not await self._api.log.exists(self._uid)
+    async def _find_turn(self, turn: TurnStart) -> bool:
+        """Moves to the turn's beginning; to where the log ends now if it has not begun."""
+        begins, end = await self._api.log.beginning_of(self._tail.session_uid, turn)
+        self._cursor = begins or end
+        self._awaited = None if begins else turn
+        return begins is not None
+
+    async def _pause(self) -> list[bytes]:
+        """Postgres is away: looks again in a while."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RETRY_SECONDS):
+                await self._api.stopping.wait()
+        return self._comment()
+
+    def _from_tail(self, entries: Sequence[Entry]) -> list[bytes] | None:
+        """The frames of these entries; None if only the table can say where the awaited turn begins."""
+        if self._awaited is not None:
+            begins = self._place_of(self._awaited, entries)
+            if begins is None:
+                self._cursor = entries[-1].ends if entries else self._cursor
+                return []
+            if self._awaited.attempt > 1:
+                return None
+            entries, self._awaited = entries[begins:], None
+        frames = [entry.behind(self._tail.session_id, self._cursor) for entry in self._up_to_the_end(entries)]
+        self._cursor = entries[-1].ends if entries else self._cursor
+        return frames
+
+    @staticmethod
+    def _place_of(turn: TurnStart, entries: Sequence[Entry]) -> int | None:
+        begun = (place for place, entry in enumerate(entries) if (entry.type, entry.turn_id) == ("turn.started", turn.turn_id))
+        return next(begun, None)
+
+    def _up_to_the_end(self, events: Sequence[_E]) -> Sequence[_E]:
+        """The events that are to be sent: a stream of one turn ends with its end."""
+        for place, event in enumerate(events):
+            if self._until_turn and event.type == "turn.completed":
+                self.ended = True
+                return events[: place + 1]
         return events
-
-    def take(self, note: Note | None) -> Event | None:
-        """The text that a note brings, if it is the next; otherwise decides whether the table is to be read."""
-        match note:
-            case Streamed():
-                return self._take_text(note)
-            case Committed(seq=seq):
-                self._erased = self._erased or note.erased
-                self.behind = note.erased or self._cursor is None or seq > self._cursor.seq
-            case Reread() | None:
-                self.behind = True
-            case _:
-                assert_never(note)
-        return None
-
-    def _take_text(self, note: Streamed) -> Event | None:
-        if self._cursor is None or note.after_seq < self._cursor.seq:
-            return None
-        if note.text is None:
-            self.behind = True
-            return None
-        at = datetime.fromisoformat(note.at)
-        text = Text(note.after_seq, note.position, note.turn_id, note.segment, note.offset, note.kind, note.text, at)
-        if text.ends <= self._cursor:
-            return None
-        event = text.behind(self._cursor)
-        if event is None:
-            self.behind = True
-        else:
-            self._cursor = event.after
-        return event

@@ -7,7 +7,7 @@ it. It stays valid after the deltas are gone, because a row of type `text` then 
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -58,13 +58,17 @@ class TurnStart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event as a reader gets it. `after` is the cursor behind it, `data` its own members as the text of a JSON object."""
+    """One event as a reader gets it. `after` is the cursor behind it, `data` its own members as the text of a JSON object.
+
+    `text` says where streamed characters stand, of which a reader may have some already.
+    """
 
     after: Cursor
     type: str
     turn_id: str | None
     at: datetime
     data: str
+    text: "Text | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +94,9 @@ class Text:
         skip = cursor.position - self.start
         if cursor.seq != self.seq or not 0 <= skip < len(self.text):
             return None
-        data = {"text": self.text[skip:], "offset": self.offset + skip, "segment": self.segment}
-        return Event(self.ends, f"{self.kind}.delta", self.turn_id, self.at, json.dumps(data, ensure_ascii=False))
+        rest = replace(self, start=self.start + skip, offset=self.offset + skip, text=self.text[skip:]) if skip else self
+        data = json.dumps({"text": rest.text, "offset": rest.offset, "segment": rest.segment}, ensure_ascii=False)
+        return Event(self.ends, f"{self.kind}.delta", self.turn_id, self.at, data, rest)
 
 
 class EventLog:
@@ -100,11 +105,11 @@ class EventLog:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def beginning_of(self, session_uid: UUID, turn: "TurnStart") -> Cursor | None:
-        """The cursor before the first event of a turn's newest attempt, None if that has not started."""
+    async def beginning_of(self, session_uid: UUID, turn: TurnStart) -> tuple[Cursor | None, Cursor]:
+        """The cursor before the first event of a turn's newest attempt, None if that has not started; and the one behind the newest event."""
         async with reading(self._database) as conn:
-            seq = await sql.turn_begins(conn, session_uid=session_uid, turn_id=turn.turn_id, attempt=turn.attempt)
-        return None if seq is None else Cursor(seq - 1)
+            row = await sql.turn_begins(conn, session_uid=session_uid, turn_id=turn.turn_id, attempt=turn.attempt)
+        return None if row["begins"] is None else Cursor(row["begins"] - 1), Cursor(row["ends"])
 
     async def exists(self, session_uid: UUID) -> bool:
         """Whether the session's rows are still there."""

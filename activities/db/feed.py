@@ -133,23 +133,35 @@ class Feed:
 
         Raises ServiceUnavailable if Postgres can't be listened to within `settings.timeout_seconds`.
         """
-        subscription = Subscription(session_uid)
-        self._readers.setdefault(session_uid, set()).add(subscription)
+        subscription = self.add(session_uid)
         try:
-            await self._until_listening()
+            await self.until_listening()
             yield subscription
         finally:
-            readers = self._readers[session_uid]
-            readers.discard(subscription)
-            if not readers:
-                del self._readers[session_uid]
+            self.remove(subscription)
+
+    def add(self, session_uid: str) -> Subscription:
+        """A reader of one session that notes what is committed once `until_listening` has returned, until it is removed."""
+        subscription = Subscription(session_uid)
+        self._readers.setdefault(session_uid, set()).add(subscription)
+        return subscription
+
+    def remove(self, subscription: Subscription) -> None:
+        """The reader notes nothing more."""
+        readers = self._readers[subscription.session_uid]
+        readers.discard(subscription)
+        if not readers:
+            del self._readers[subscription.session_uid]
 
     def wake(self) -> None:
         """Tells every reader to look again."""
         for subscription in [one for readers in self._readers.values() for one in readers]:
             subscription.put(Reread())
 
-    async def _until_listening(self) -> None:
+    async def until_listening(self) -> None:
+        """Returns once Postgres is listened to. Raises ServiceUnavailable if it isn't within `settings.timeout_seconds`."""
+        if self._listening.is_set():
+            return
         try:
             async with asyncio.timeout(self._settings.timeout_seconds):
                 await self._listening.wait()

@@ -22,12 +22,15 @@ from live_deltas
 where session_uid = :session_uid and after_seq = :after_seq and position + char_length(text) > :position
 order by position;
 
--- name: turn_begins(session_uid, turn_id, attempt)$
--- The number of the first event of a turn's newest attempt, null if the turn, or the attempt asked for, has not started.
-select max(e.seq)
-from turns t
-join events e on e.session_uid = t.session_uid and e.turn_id = t.turn_id and e.type = 'turn.started'
-where t.session_uid = :session_uid and t.turn_id = :turn_id and t.attempt >= :attempt;
+-- name: turn_begins(session_uid, turn_id, attempt)^
+-- The number of the first event of a turn's newest attempt, null if the turn, or the attempt asked for, has not started; and that of the
+-- session's newest event.
+select
+  (select max(e.seq)
+    from turns t
+    join events e on e.session_uid = t.session_uid and e.turn_id = t.turn_id and e.type = 'turn.started'
+    where t.session_uid = :session_uid and t.turn_id = :turn_id and t.attempt >= :attempt) as begins,
+  coalesce((select cursor from sessions where session_uid = :session_uid), 0) as ends;
 
 -- name: session_exists(session_uid)$
 -- Whether a session's rows are still there.
