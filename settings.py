@@ -59,6 +59,11 @@ class ApiSettings(_Group):
     port: int = Field(8080, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     wait_seconds: float = Field(300.0, gt=0, description="How long `POST /api/chat` waits for its turn before it answers 202.")
     sse_keepalive_seconds: float = Field(15.0, gt=0, description="How often an idle event stream carries a comment.")
+    send_timeout_seconds: float = Field(
+        30.0,
+        gt=0,
+        description="A client that takes nothing of an answer for so long is cut off. A reader of events can come back and go on.",
+    )
 
 
 class AccessSettings(_Group):

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 import uvicorn
 from fastapi import FastAPI
 
+from api.connections import Connection
+
 DRAIN_SECONDS = 5
 """How long requests that are being answered may take once the server was asked to stop."""
 
@@ -17,6 +19,7 @@ class ApiServer(uvicorn.Server):
     def __init__(self, app: FastAPI, *, host: str = "127.0.0.1", port: int = 0) -> None:
         config = uvicorn.Config(
             app,
+            http=Connection,
             host=host,
             port=port,
             log_config=None,

@@ -218,6 +218,11 @@ class Tails:
                 tail.close()
                 self._feed.remove(tail.subscription)
 
+    @property
+    def attached(self) -> int:
+        """How many readers there are."""
+        return sum(tail.readers for tail in self._tails.values())
+
     def wake(self) -> None:
         """Has every reader look: the process is about to end."""
         for tail in self._tails.values():

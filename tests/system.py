@@ -134,9 +134,8 @@ async def running_system(
     scripted = scripted or script(says("hello"))
     settings = Settings(
         database=DatabaseSettings(url=services.as_runtime(database_url)),
-        api=ApiSettings(wait_seconds=30.0),
         task_queue=name,
-        **{"model": "scripted", "profile": "assistant", "profiles": [ASSISTANTS], **changes},
+        **{"api": ApiSettings(wait_seconds=30.0), "model": "scripted", "profile": "assistant", "profiles": [ASSISTANTS], **changes},
     )
     async with AsyncExitStack() as stack:
         kit = await _kit(stack, settings, scripted)
