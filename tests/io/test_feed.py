@@ -87,11 +87,15 @@ async def test_a_slow_reader_is_told_to_read_again() -> None:
     assert await subscription.next(0) is None
 
 
+END_LISTENERS = "select pg_terminate_backend(pid) from pg_stat_activity where (query ilike '%listen%' or query = 'select 1') and pid <> pg_backend_pid()"
+"""Only the owner may see and end another role's connections."""
+
+
 async def test_cut_connections_lose_no_event(feed: Feed, database: Database, migrated: DatabaseSettings) -> None:
     """A writer commits rows; the reader sees every one of them, although its connection is cut again and again."""
     total = 300
     uid = uuid4()
-    owner = await asyncpg.connect(migrated.url)  # who may see and end another role's connections
+    owner = await asyncpg.connect(migrated.url)
     async with database.connection() as connection:
         await connection.execute(
             "insert into sessions (session_uid, tenant, session_id, profile, created_at, updated_at) values ($1, 't', 's', 'p', now(), now())",
@@ -107,10 +111,7 @@ async def test_cut_connections_lose_no_event(feed: Feed, database: Database, mig
                 await connection.execute("select pg_notify('outlast', $1)", json.dumps({"s": str(uid), "e": seq}))
             await asyncio.sleep(0.002)
             if seq % 100 == 50:
-                await owner.execute(
-                    "select pg_terminate_backend(pid) from pg_stat_activity "
-                    "where (query ilike '%listen%' or query = 'select 1') and pid <> pg_backend_pid()"
-                )
+                await owner.execute(END_LISTENERS)
 
     seen: list[int] = []
     rereads = 0
