@@ -8,6 +8,7 @@ from pydantic_ai.models import Model
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from activities.llm.models import Models
+from benchmarks.timed import TIMED, timed_model
 
 INSTANT = "instant"
 """The model string of the instant model, for OUTLAST_MODEL on a worker of the benchmarks."""
@@ -52,10 +53,12 @@ def instant_model() -> FunctionModel:
 
 
 class BenchModels(Models):
-    """The models of a worker, and `instant` beside them."""
+    """The models of a worker, and `instant` and `timed` beside them."""
 
     def of(self, name: str) -> Model:
         """The model of a model string."""
         if name == INSTANT:
             return self._models.setdefault(INSTANT, instant_model())
+        if name == TIMED:
+            return self._models.setdefault(TIMED, timed_model())
         return super().of(name)

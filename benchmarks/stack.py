@@ -94,9 +94,9 @@ class Stack:
         self.parts.append(replace(part, log=log, process=process))
         return self.parts[-1]
 
-    def outlast(self, queue: str, *arguments: str) -> Outlast:
-        """Starts a worker of ours with the instant model, and an api; ready once `api` is."""
-        env = self.settings(queue, INSTANT)
+    def outlast(self, queue: str, *arguments: str, model: str = INSTANT) -> Outlast:
+        """Starts a worker of ours with a model of the benchmarks, and an api; ready once `api` is."""
+        env = self.settings(queue, model)
         worker = self.start(f"worker-{queue}", "benchmarks.outlast_worker", self.temporal.address, *arguments, env=env)
         return Outlast(worker, self.api(queue))
 
