@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Awaitable
+from datetime import timedelta
 from typing import Any
 
 from temporalio import activity
@@ -219,7 +220,7 @@ class Turns:
                 leaf_id=row["active_leaf_id"],
                 revision=row["revision"],
                 turn_number=row["turn_number"],
-                batch=await _batch(conn, uid),
+                batch=await _batch(conn, uid, newest),
                 last_turn=_last_turn(newest) if newest and newest["message_id"] == row["active_leaf_id"] else None,
             )
 
@@ -239,7 +240,7 @@ async def _profile_of_batch(tx: SessionTx) -> str:
     return profile
 
 
-async def _batch(conn: Any, uid: str) -> Batch | None:
+async def _batch(conn: Any, uid: str, newest: Any) -> Batch | None:
     """The open batch of the rows. One whose calls all have results (rows written by another tool) is not pending (R109)."""
     row, calls = await current_batch(conn, uid)
     if row is None:
@@ -263,7 +264,19 @@ async def _batch(conn: Any, uid: str) -> Batch | None:
         profile=row["profile"],
         config=_config(row),
     )
-    return batch if batch.open else None
+    return batch.model_copy(update={"asked_at": _asked_at(batch, host, newest)}) if batch.open else None
+
+
+def _asked_at(batch: Batch, calls: list[Any], newest: Any) -> dict[str, str]:
+    """When the host was asked for what is pending: as its deadline says, or else when the newest turn showed it."""
+    shown = newest["ended_at"] if newest else None
+    times = {}
+    for call in calls:
+        seconds = json.loads(call["options"]).get("deadline_seconds")
+        known = call["deadline_at"] - timedelta(seconds=seconds) if call["deadline_at"] and seconds is not None else shown
+        if known is not None and any(call["call_id"] == asked.call_id for asked in batch.asked):
+            times[call["call_id"]] = known.isoformat()
+    return times
 
 
 def _config(row: Any) -> TurnConfig | None:

@@ -81,10 +81,9 @@ class SessionJobs(SessionOrder):
                 handover="all" if outcome.handover == "all" else "one",
                 profile=job.profile,
                 config=job.config,
-                since=outcome.at,
-            )
+            ).shown(outcome.at)
         elif outcome.state == "handed_over" and batch:
-            batch = batch.model_copy(update={"since": outcome.at})
+            batch = batch.shown(outcome.at)
         if outcome.expires_at:
             self.set_head(expires_at=outcome.expires_at)
         self.set_head(leaf_id=turn.message_id, revision=revision, turn_number=turn.number, batch=batch, last_turn=last)

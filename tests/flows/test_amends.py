@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 from uuid import uuid4
 
 from temporalio.client import Client, WorkflowExecutionStatus
@@ -149,7 +150,7 @@ async def test_replace_hangs_where_the_abandoned_message_hung(temporal: Client) 
     assert parents == [None, first["message_id"], first["message_id"], third]
 
 
-def _timed(deadline: float | None, remind: float | None, *call_ids: str) -> Scripted:
+def _timed(deadline: float | None, remind: float | None, *call_ids: str, handover: Literal["one", "all"] = "one") -> Scripted:
     calls = tuple(
         OpenCall(call_id=call_id, tool_name="open_page", category="host", deadline_seconds=deadline, remind_seconds=remind)
         for call_id in call_ids
@@ -158,7 +159,7 @@ def _timed(deadline: float | None, remind: float | None, *call_ids: str) -> Scri
     async def script(step: RunStep) -> StepDone:
         if step.turn.kind == "continuation":
             return StepDone(state="answered", at=_now())
-        return StepDone(state="paused", host_calls=calls, at=_now())
+        return StepDone(state="paused", host_calls=calls, handover=handover, at=_now())
 
     return Scripted(step=script)
 
@@ -189,6 +190,20 @@ async def test_s58_a_result_in_time_disarms_the_deadline(temporal: Client) -> No
         await ended(session, 2)
         await asyncio.sleep(1.3)
         assert (await session.head()).turn_number == 2
+
+
+async def test_s58_a_result_does_not_put_off_the_deadlines_of_the_others(temporal: Client) -> None:
+    scripted = _timed(1.2, None, "c1", "c2", handover="all")
+    async with session_with(temporal, scripted) as session:
+        await session.say()
+        asked = (await session.until(lambda head: head.batch is not None)).batch
+        await asyncio.sleep(0.7)
+        await session.answer("c1")
+        await ended(session, 3)
+        expired = scripted.steps[-1]
+        assert asked and expired.opening and expired.opening.result and expired.opening.result.call_id == "c2"
+        waited = datetime.fromisoformat(expired.turn.accepted_at) - datetime.fromisoformat(asked.asked_at["c2"])
+        assert 1.2 <= waited.total_seconds() < 1.9
 
 
 async def _expiring(step: RunStep) -> StepDone:

@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from pydantic import Field
+
 from workflows.model.base import Record
 from workflows.model.call import OpenCall
 from workflows.model.turn import TurnConfig, TurnError, TurnRef
@@ -11,7 +13,8 @@ class Batch(Record):
     """The host calls of one response that wait for the host, in model order.
 
     `calls` are all of them, `answered` the ids with a recorded result, `reminded` those whose reminder went out. `turn` is the turn
-    that asked, `step` its step. `since` is when the host was asked for what is pending now.
+    that asked, `step` its step. `since` is when the host was last shown what is pending, `asked_at` when it was first asked for each
+    call (ISO 8601).
     """
 
     message_id: str
@@ -23,6 +26,7 @@ class Batch(Record):
     profile: str = ""
     config: TurnConfig | None = None
     since: str = ""
+    asked_at: dict[str, str] = Field(default_factory=dict)
     reminded: tuple[str, ...] = ()
 
     @property
@@ -34,6 +38,11 @@ class Batch(Record):
     def asked(self) -> tuple[OpenCall, ...]:
         """The calls that the host is asked for now: one, or all of them."""
         return self.open if self.handover == "all" else self.open[:1]
+
+    def shown(self, at: str) -> "Batch":
+        """The batch once the host was shown what it is asked for. What it was asked for before keeps its time."""
+        asked_at = {**{call.call_id: at for call in self.asked}, **self.asked_at}
+        return self.model_copy(update={"since": at, "asked_at": asked_at})
 
     @property
     def pending(self) -> OpenCall | None:

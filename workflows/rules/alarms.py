@@ -32,11 +32,12 @@ def is_over(head: Head, now: datetime) -> bool:
 
 
 def _of_batch(batch: Batch) -> list[Alarm]:
-    if not batch.since:
-        return []
-    since = datetime.fromisoformat(batch.since)
     alarms = []
     for call in batch.asked:
+        asked_at = batch.asked_at.get(call.call_id, batch.since)
+        if not asked_at:
+            continue
+        since = datetime.fromisoformat(asked_at)
         if call.deadline_seconds is not None:
             due = since + timedelta(seconds=call.deadline_seconds)
             alarms.append(Alarm(at=due.isoformat(), what="deadline", call_id=call.call_id))

@@ -55,7 +55,7 @@ where session_uid = :session_uid and state = 'running';
 
 -- name: newest_turn(session_uid)^
 -- The turn with the highest number.
-select turn_id, number, attempt, kind, state, message_id, user_message_id, profile, config, accepted_at, error, steps
+select turn_id, number, attempt, kind, state, message_id, user_message_id, profile, config, accepted_at, ended_at, error, steps
 from turns where session_uid = :session_uid order by number desc limit 1;
 
 -- name: keep_prompt(sha256, text, at)!
