@@ -15,6 +15,7 @@ from activities.db.exports import Exports
 from activities.db.feed import Feed
 from activities.db.keys import Keys
 from activities.db.messages import Messages
+from activities.db.metrics import Metrics
 from activities.db.pool import Database
 from activities.db.reads import Reads
 from activities.db.transcripts import Transcripts
@@ -22,7 +23,7 @@ from api import errors, openapi
 from api.deps import Api
 from api.gate import Gate
 from api.identity import Access
-from api.routes import changes, chat, erasures, events, exports, health, host_actions, messages, sessions, transcripts
+from api.routes import changes, chat, erasures, events, exports, health, host_actions, messages, metrics, sessions, transcripts
 from api.sending import Workflows
 from api.signing import KeyRing
 from api.tails import Tails
@@ -51,7 +52,7 @@ def create_app(settings: Settings, *, durable: bool = True, temporal_address: st
     app.state.keyring = KeyRing.of(settings.signing.keys)
     app.state.durable = durable
     app.state.temporal_address = temporal_address
-    for routes in (chat, sessions, messages, transcripts, exports, changes, events, host_actions, erasures, health):
+    for routes in (chat, sessions, messages, transcripts, exports, metrics, changes, events, host_actions, erasures, health):
         app.include_router(routes.router)
     errors.install(app)
     openapi.add_pages(app)
@@ -85,6 +86,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         messages=Messages(database),
         transcripts=Transcripts(database),
         exports=Exports(database),
+        metrics=Metrics(database),
         changes=Changes(database),
         keys=Keys(database),
         log=log,

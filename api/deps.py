@@ -13,6 +13,7 @@ from activities.db.exports import Exports
 from activities.db.feed import Feed
 from activities.db.keys import Keys
 from activities.db.messages import Messages
+from activities.db.metrics import Metrics
 from activities.db.pool import Database
 from activities.db.reads import Reads
 from activities.db.transcripts import Transcripts
@@ -37,6 +38,7 @@ class Api:
     messages: Messages
     transcripts: Transcripts
     exports: Exports
+    metrics: Metrics
     changes: Changes
     keys: Keys
     log: EventLog

@@ -90,6 +90,8 @@ TABLE = (
     Row(f"GET {SESSION}/changes", "own"),
     Row(f"GET {SESSION}/events", "own", query="?until=turn"),
     Row("GET /api/erasures/{erasure_id}", "own"),
+    Row("GET /api/metrics/sessions", "list"),
+    Row("GET /api/metrics/sessions/{session_id}", "own", but={"admin": 404}),
     Row(f"POST {SESSION}/stream-ticket", "own"),
     Row("POST /api/chat", "births", 202, "?wait=false", {"content": "hello", "when_busy": "enqueue"}),
     Row("POST /api/chat/stream", "births", 200, "", {"content": "hello", "when_busy": "enqueue"}),
