@@ -7,17 +7,17 @@ from typing import Any
 
 from temporalio import activity
 from temporalio.client import Client
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.beating import beating
 from activities.db.session_tx import moment, sql
 from activities.kit import Kit
-from activities.leftovers import Leftovers
+from activities.leftovers import Leftovers, StillInFlight
 from activities.patience import patiently
 from activities.projection.audit import note_act
 from activities.running import guarded
 from activities.runs import Runs
-from workflows.contracts.erasures import DeleteRuns, Erased, EraseHistories, EraseRows, FoundRuns, VerifyErasure
+from workflows.contracts.erasures import DeleteRuns, Erased, EraseHistories, ErasePayloads, EraseRows, FoundRuns, VerifyErasure
 from workflows.contracts.json_text import json_text
 
 
@@ -80,11 +80,17 @@ class Erasures:
                 raise still_there(f"Temporal still removes {len(left)} of {len(delete.run_ids)} runs")
 
     @activity.defn
-    async def erase_payloads(self, erase: EraseHistories) -> None:
-        """Removes what no other session under the same workflow id refers to."""
+    async def erase_payloads(self, erase: ErasePayloads) -> None:
+        """Removes what the session's runs refer to, or what no other session under the same workflow id does."""
         async with beating():
-            leftovers = Leftovers(self._kit.db, self._client, erase.workflow_id)
-            await leftovers.remove(await leftovers.of_ended(moment(erase.before), datetime.now(UTC)), erase.session_uid)
+            leftovers, now = Leftovers(self._kit.db, self._client, erase.erase.workflow_id), datetime.now(UTC)
+            try:
+                keys = await (
+                    leftovers.of_runs(erase.run_ids, now) if erase.run_ids else leftovers.of_ended(moment(erase.erase.before), now)
+                )
+            except StillInFlight as error:
+                raise still_there(str(error)) from error
+            await leftovers.remove(keys, erase.erase.session_uid)
 
     @activity.defn
     async def verify_erasure(self, verify: VerifyErasure) -> Erased:
@@ -110,5 +116,5 @@ async def _rows_of(conn: Any, session_uid: str) -> Mapping[str, int]:
 
 
 def still_there(what: str) -> ApplicationError:
-    """Not an error but a reason to look again."""
-    return ApplicationError(what, type="StillThere")
+    """Not a fault but a reason to look again, and nothing to log."""
+    return ApplicationError(what, type="StillThere", category=ApplicationErrorCategory.BENIGN)

@@ -28,6 +28,10 @@ class Leftovers:
         self._runs = Runs(client, workflow_id)
         self._workflow_id = workflow_id
 
+    async def of_runs(self, run_ids: Collection[str], now: datetime) -> list[UUID]:
+        """Those that some runs refer to, which are no leftovers yet: their runs are about to go."""
+        return list(await self._runs.referred_to(run_ids, await self._stored(now)))
+
     async def of_ended(self, ended: datetime, now: datetime) -> list[UUID]:
         """Those of a session that has ended and whose runs are gone.
 

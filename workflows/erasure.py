@@ -8,6 +8,7 @@ from workflows.contracts.erasures import (
     DeleteRuns,
     Erased,
     EraseHistories,
+    ErasePayloads,
     VerifyErasure,
     delete_runs,
     erase_payloads,
@@ -29,9 +30,10 @@ class ErasureWorkflow:
             found = await erased(find_runs, erase, f"runs of {erase.workflow_id}")
             if found.run_ids:
                 runs.update(found.run_ids)
+                await erased(erase_payloads, ErasePayloads(erase=erase, run_ids=found.run_ids), "payloads that they refer to")
                 delete = DeleteRuns(workflow_id=erase.workflow_id, run_ids=found.run_ids)
                 await erased(delete_runs, delete, f"{len(found.run_ids)} of them")
-            await erased(erase_payloads, erase, "payloads")
+            await erased(erase_payloads, ErasePayloads(erase=erase), "payloads that are left over")
             verified = await erased(verify_erasure, VerifyErasure(erase=erase, workflow_runs=len(runs)), "is anything left")
             if verified.verified:
                 return verified

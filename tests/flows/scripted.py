@@ -16,7 +16,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
 from worker import WORKFLOWS, workflow_runner
-from workflows.contracts.erasures import DeleteRuns, Erased, EraseHistories, EraseRows, FoundRuns, VerifyErasure
+from workflows.contracts.erasures import DeleteRuns, Erased, EraseHistories, ErasePayloads, EraseRows, FoundRuns, VerifyErasure
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import ContinuationInput, Input, MessageInput, SessionStart
 from workflows.contracts.sessions import AmendSession, PostCard, Remind, Written
@@ -153,7 +153,7 @@ class Scripted:
         self.asked.append(delete)
 
     @activity.defn
-    async def erase_payloads(self, erase: EraseHistories) -> None:
+    async def erase_payloads(self, erase: ErasePayloads) -> None:
         self.asked.append(erase)
 
     @activity.defn

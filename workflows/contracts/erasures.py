@@ -39,6 +39,13 @@ class DeleteRuns(Record):
     run_ids: tuple[str, ...]
 
 
+class ErasePayloads(Record):
+    """External payloads of a session: those that these runs refer to, which are about to go; with none, what is left over."""
+
+    erase: EraseHistories
+    run_ids: tuple[str, ...] = ()
+
+
 class VerifyErasure(Record):
     """An erasure that seems to be done, and how many runs went."""
 
@@ -74,8 +81,8 @@ async def delete_runs(delete: DeleteRuns) -> None:
 
 
 @activity.defn
-async def erase_payloads(erase: EraseHistories) -> None:
-    """Removes the session's payloads from external storage, those that no history refers to included, and counts them."""
+async def erase_payloads(erase: ErasePayloads) -> None:
+    """Removes payloads from external storage and counts them. Fails, to be repeated, while some could be on their way to another session."""
     raise NotImplementedError
 
 
