@@ -21,7 +21,7 @@ from activities.db.reads import Reads
 from activities.db.transcripts import Transcripts
 from api import errors, openapi
 from api.deps import Api
-from api.gate import Gate
+from api.gate import Gate, cors
 from api.identity import Access
 from api.routes import changes, chat, erasures, events, exports, health, host_actions, messages, metrics, sessions, transcripts
 from api.sending import Workflows
@@ -59,13 +59,8 @@ def create_app(settings: Settings, *, durable: bool = True, temporal_address: st
     app.openapi = lambda: openapi.describe(app)  # type: ignore[method-assign]
     app.add_middleware(Gate, settings=settings, durable=durable)
     if settings.access.origins:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=settings.access.origins,
-            allow_methods=["GET", "POST", "PATCH", "DELETE"],
-            allow_headers=["*"],
-            expose_headers=["X-Session-ID", "X-Outlast-Durable", "Retry-After"],
-        )
+        # Outermost: a browser's preflight names nobody, so it is answered before anyone asks who calls.
+        app.add_middleware(CORSMiddleware, **cors(settings.access))
     return app
 
 

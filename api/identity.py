@@ -156,4 +156,4 @@ def _unauthenticated(detail: str, challenge: str) -> RequestRefused:
     return RequestRefused(401, detail, headers={"WWW-Authenticate": challenge})
 
 
-__all__ = ["LOCAL", "ROLES", "Access"]
+__all__ = ["LOCAL", "PRINCIPAL", "ROLES", "TENANT", "Access"]

@@ -1,6 +1,7 @@
 """Origins, durability, health, documents."""
 
 import re
+from typing import Literal
 
 import httpx
 import pytest
@@ -41,6 +42,43 @@ async def test_r50_foreign_pages_may_not_even_ask(offline: httpx.AsyncClient) ->
     assert (await offline.get("/api/sessions", headers={"origin": "https://evil.example"})).headers.get(
         "access-control-allow-origin"
     ) is None
+
+
+@pytest.mark.parametrize("mode", ["local", "header", "key"])
+async def test_r50_a_preflight_names_nobody_and_pages_may_send_what_the_api_takes(
+    settings: Settings, mode: Literal["local", "header", "key"]
+) -> None:
+    named = settings.model_copy(update={"access": AccessSettings(mode=mode, origins=["https://app.example"])})
+    sent = ["authorization", "content-type", "idempotency-key", "last-event-id", "prefer", "x-outlast-principal", "x-outlast-tenant"]
+    async with running(create_app(named, temporal_address=NOWHERE)) as client:
+        for method in ("GET", "POST", "PATCH", "DELETE"):
+            asked = {"access-control-request-method": method, "access-control-request-headers": ", ".join(sent)}
+            answer = await client.options("/api/sessions/s1", headers={"origin": "https://app.example", **asked})
+            assert answer.status_code == 200, answer.text
+            assert answer.headers["access-control-allow-origin"] == "https://app.example"
+            foreign = await client.options("/api/sessions/s1", headers={"origin": "https://evil.example", **asked})
+            assert foreign.status_code == 400 and "access-control-allow-origin" not in foreign.headers
+        read = await client.get("/api/sessions/s1", headers={"origin": "https://app.example"})
+        assert read.status_code == (404 if mode == "local" else 401)
+        assert read.headers["access-control-allow-origin"] == "https://app.example"
+        assert {"Retry-After", "X-Session-ID", "WWW-Authenticate"} <= set(read.headers["access-control-expose-headers"].split(", "))
+        assert read.headers.get("access-control-allow-credentials") == ("true" if mode == "header" else None)
+        evil = await client.post("/api/chat", json={}, headers={"origin": "https://evil.example", "x-outlast-principal": "alice"})
+        assert (evil.status_code, evil.json()["code"]) == (403, "forbidden_origin")
+
+
+async def test_answers_may_be_neither_kept_nor_framed_nor_guessed_at(alone: httpx.AsyncClient) -> None:
+    asked = [
+        await alone.get(path) for path in ("/api/sessions", "/health", "/openapi.json", "/nothing", "/docs", "/docs/assets/swagger-ui.css")
+    ]
+    asked.append(await alone.post("/api/chat", content=b"{"))
+    asked.append(await alone.post("/api/chat", json={}, headers={"origin": "https://evil.example"}))
+    for answer in asked:
+        page = answer.url.path.startswith("/docs")
+        assert answer.headers["x-content-type-options"] == "nosniff" and answer.headers["referrer-policy"] == "no-referrer"
+        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+        assert ("default-src 'none'" in answer.headers["content-security-policy"]) != page
+        assert (answer.headers.get("cache-control") == "no-store") != page
 
 
 @pytest.mark.parametrize("durable", [True, False])
