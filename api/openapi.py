@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
 
 from api.answers import Problem
+from api.identity import PRINCIPAL
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -23,11 +24,15 @@ _MEANINGS = {
     413: "Too large",
     415: "The body is not JSON",
     422: "The request is not well-formed",
-    429: "Over a budget",
-    503: "Postgres or Temporal is not there; try again after `Retry-After` seconds",
+    429: "Over a budget or a rate limit; try again after `Retry-After` seconds",
+    503: "Postgres, Temporal or the identity provider is not there; try again after `Retry-After` seconds",
 }
 _ASSETS = Path(fastapi_offline.__file__).parent / "static"
 
+_EVERYWHERE = (401, 429, 503)
+"""What any route that asks who calls may answer."""
+
+_BEARER = {"key": "An API key, `olk_…`", "jwt": "A token of the identity provider"}
 STREAM: Responses = {
     200: {
         "description": "Server-sent events; `id` is the cursor behind the event, `data` a JSON object with `type, session_id, turn_id, seq, at`",
@@ -42,14 +47,35 @@ def problems(*statuses: int) -> Responses:
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document, made once. Errors are of media type `application/problem+json`."""
+    """The OpenAPI document, made once. Errors are of media type `application/problem+json`; the security scheme is the access mode's."""
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-        for path in document["paths"].values():
-            for operation in path.values():
-                _mark_problems(operation["responses"])
+        scheme = _scheme(app.state.settings.access.mode)
+        if scheme is not None:
+            document["components"]["securitySchemes"] = {"caller": scheme}
+        for path, item in document["paths"].items():
+            for operation in item.values():
+                if path.startswith("/api/"):
+                    _add_access(operation, scheme is not None)
+                _mark_media(operation["responses"])
         app.openapi_schema = document
     return app.openapi_schema
+
+
+def _scheme(mode: str) -> dict[str, str] | None:
+    if mode == "header":
+        return {"type": "apiKey", "in": "header", "name": PRINCIPAL, "description": "The principal, as a trusted proxy names it"}
+    return {"type": "http", "scheme": "bearer", "description": _BEARER[mode]} if mode in _BEARER else None
+
+
+def _add_access(operation: dict[str, Any], secured: bool) -> None:
+    schema = {"$ref": f"#/components/schemas/{Problem.__name__}"}
+    for status in _EVERYWHERE:
+        answer = {"description": _MEANINGS[status], "content": {"application/problem+json": {"schema": schema}}}
+        operation["responses"].setdefault(str(status), answer)
+    operation["responses"] = dict(sorted(operation["responses"].items()))
+    if secured:
+        operation["security"] = [{"caller": []}]
 
 
 def add_pages(app: FastAPI) -> None:
@@ -67,8 +93,11 @@ def add_pages(app: FastAPI) -> None:
         )
 
 
-def _mark_problems(responses: dict[str, Any]) -> None:
+def _mark_media(responses: dict[str, Any]) -> None:
+    """Problems are problems, and a stream is nothing else beside."""
     for response in responses.values():
-        content = response.get("content", {}).get("application/json", {})
-        if content.get("schema", {}).get("$ref", "").endswith(f"/{Problem.__name__}"):
-            response["content"] = {"application/problem+json": content}
+        content = response.get("content", {})
+        if content.get("application/json", {}).get("schema", {}).get("$ref", "").endswith(f"/{Problem.__name__}"):
+            content["application/problem+json"] = content.pop("application/json")
+        if "text/event-stream" in content and not content.get("application/json", {}).get("schema"):
+            content.pop("application/json", None)

@@ -103,6 +103,19 @@ async def test_the_documents_need_nothing_beyond_this_process(alone: httpx.Async
         assert (await alone.get(asset)).status_code == 200
 
 
+@pytest.mark.parametrize(("mode", "kind"), [("local", None), ("header", "apiKey"), ("key", "http")])
+async def test_the_openapi_document_says_how_to_name_oneself(
+    settings: Settings, mode: Literal["local", "header", "key"], kind: str | None
+) -> None:
+    document = create_app(settings.model_copy(update={"access": AccessSettings(mode=mode)}), temporal_address=NOWHERE).openapi()
+    scheme = document["components"].get("securitySchemes", {}).get("caller")
+    assert (scheme and scheme["type"]) == kind
+    for path, item in document["paths"].items():
+        for operation in item.values():
+            assert ("security" in operation) == (kind is not None and path.startswith("/api/")), path
+            assert path.startswith("/health") or {"401", "429", "503"} <= set(operation["responses"]), path
+
+
 async def test_the_openapi_document_describes_each_answer(alone: httpx.AsyncClient) -> None:
     document = (await alone.get("/openapi.json")).json()
     operations = {(method, path): operation for path, item in document["paths"].items() for method, operation in item.items()}
@@ -117,5 +130,5 @@ async def test_the_openapi_document_describes_each_answer(alone: httpx.AsyncClie
             elif status >= "400":
                 assert kinds == {"application/problem+json"}, (path, status)
     chat = operations["post", "/api/chat"]["responses"]
-    assert set(chat) == {"200", "202", "403", "404", "409", "413", "415", "422", "429", "503"}
+    assert set(chat) == {"200", "202", "401", "403", "404", "409", "413", "415", "422", "429", "503"}
     assert "HTTPValidationError" not in document["components"]["schemas"]
