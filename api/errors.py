@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.routing import iter_route_contexts
 from starlette.exceptions import HTTPException
 
 from workflows.contracts.errors import OutlastError, Refusal, RefusalCode, ServiceUnavailable
@@ -126,8 +127,14 @@ async def _http(request: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, HTTPException)
     code = _CODES.get(error.status_code, "http_error")
     details = {404: f"there is nothing at {request.url.path}", 405: f"{request.method} is not possible at {request.url.path}"}
-    headers = dict(error.headers) if error.headers else None
+    headers = {"Allow": _methods(request)} if error.status_code == 405 else dict(error.headers) if error.headers else None
     return problem(error.status_code, code, details.get(error.status_code, str(error.detail)), headers=headers)
+
+
+def _methods(request: Request) -> str:
+    """Every method of a path: each is a route of its own, and the one that was found first would name only its own."""
+    at = [route for route in iter_route_contexts(request.app.routes) if route.methods and route.path_regex.match(request.url.path)]
+    return ", ".join(sorted({method for route in at for method in route.methods or ()}))
 
 
 async def _unexpected(request: Request, error: Exception) -> ProblemResponse:

@@ -1,5 +1,6 @@
 """What the OpenAPI document says beyond what FastAPI finds out itself: problem answers, streams, and the page that shows it offline."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,11 @@ _BEARER = {"key": "An API key, `olk_…`", "jwt": "A token of the identity provi
 STREAM: Responses = {
     200: {
         "description": "Server-sent events; `id` is the cursor behind the event, `data` a JSON object with `type, session_id, turn_id, seq, at`",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "content": {
+            "text/event-stream": {
+                "schema": {"type": "object", "properties": {name: {"type": "string"} for name in ("id", "event", "data")}}
+            }
+        },
     }
 }
 
@@ -53,6 +58,8 @@ def describe(app: FastAPI) -> dict[str, Any]:
         scheme = _scheme(app.state.settings.access.mode)
         if scheme is not None:
             document["components"]["securitySchemes"] = {"caller": scheme}
+        for schema in document["components"]["schemas"].values():
+            _list_profiles(schema.get("properties", {}), app.state.profiles)
         for path, item in document["paths"].items():
             for operation in item.values():
                 if path.startswith("/api/"):
@@ -60,6 +67,13 @@ def describe(app: FastAPI) -> dict[str, Any]:
                 _mark_media(operation["responses"])
         app.openapi_schema = document
     return app.openapi_schema
+
+
+def _list_profiles(properties: dict[str, Any], profiles: Iterable[str]) -> None:
+    """Names the profiles of this installation where a body may choose one."""
+    for choice in properties.get("profile", {}).get("anyOf", ()):
+        if choice.get("maxLength"):
+            choice["enum"] = sorted(profiles)
 
 
 def _scheme(mode: str) -> dict[str, str] | None:

@@ -8,10 +8,12 @@ from fastapi import Path
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     JsonValue,
     StringConstraints,
+    WithJsonSchema,
     field_validator,
     model_validator,
 )
@@ -60,14 +62,35 @@ Id = Annotated[
     str,
     StringConstraints(pattern=r"^[A-Za-z0-9._:-]{1,64}$"),
     AfterValidator(_no_dots),
-    Field(description="1 to 64 of A-Za-z0-9._:-, not . or .."),
+    WithJsonSchema(
+        {"type": "string", "pattern": r"^(?!\.{1,2}$)[A-Za-z0-9._:-]{1,64}$", "description": "1 to 64 of A-Za-z0-9._:-, not . or .."}
+    ),
 ]
 """An id of a session, message or turn (R66)."""
 
 IdPath = Annotated[Id, Path()]
 
+
+def _whole(value: Any) -> Any:
+    """JSON knows no integers: 3.0 is 3."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Count = Annotated[int, Field(ge=1, strict=True), BeforeValidator(_whole)]
+Revision = Annotated[int, Field(ge=0, strict=True), BeforeValidator(_whole)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-Party = Annotated[str, AfterValidator(_is_party), Field(description="A principal: at most 255 bytes, no control characters")]
+_WRITTEN = r"[^\s\x00-\x1f\x7f-\x9f]"
+Party = Annotated[
+    str,
+    AfterValidator(_is_party),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": rf"^{_WRITTEN}([^\x00-\x1f\x7f-\x9f]*{_WRITTEN})?$",
+            "description": "A principal: at most 255 bytes in UTF-8, no control characters, no space at its ends",
+        }
+    ),
+]
 CallId = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
@@ -164,10 +187,10 @@ class HostContext(Body):
 class Budget(Body):
     """Limits of one turn."""
 
-    max_input_tokens: int | None = Field(None, ge=1, strict=True)
-    max_output_tokens: int | None = Field(None, ge=1, strict=True)
-    max_total_tokens: int | None = Field(None, ge=1, strict=True)
-    max_requests: int | None = Field(None, ge=1, strict=True)
+    max_input_tokens: Count | None = None
+    max_output_tokens: Count | None = None
+    max_total_tokens: Count | None = None
+    max_requests: Count | None = None
     max_cost_usd: float | None = Field(None, gt=0)
 
 
@@ -175,7 +198,7 @@ class Config(Body):
     """What a message asks of its turn. Absent: as the profile and the settings say."""
 
     model: Name | None = None
-    max_steps: int | None = Field(None, ge=1, le=1000, strict=True)
+    max_steps: Count | None = Field(None, le=1000)
     temperature: float | None = Field(None, ge=0, le=2)
     handover: Literal["one", "all"] | None = None
     budget: Budget | None = None
@@ -196,7 +219,7 @@ class ChatBody(Body):
     config: Config | None = None
     message_type: Literal["standard", "steering"] = "standard"
     when_busy: Literal["interrupt", "enqueue", "reject", "replace"] = "interrupt"
-    expected_revision: int | None = Field(None, ge=0, strict=True)
+    expected_revision: Revision | None = None
     tool_call_id: CallId | None = None
     tool_result: JsonValue = None
     tool_outcome: Literal["success", "failed", "denied"] = "success"

@@ -3,9 +3,9 @@
 from typing import Annotated, Literal, Self
 
 from fastapi import Depends, Query
-from pydantic import Field, JsonValue, field_validator, model_validator
+from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, WithJsonSchema, field_validator, model_validator
 
-from api.schemas import Body, Id, Name, Party, digest_of
+from api.schemas import Body, Id, Name, Party, Revision, digest_of
 
 MAX_SEGMENTS = 64 * 1024
 """Bytes of JSON that the segments of a card take together."""
@@ -20,7 +20,7 @@ class CancelBody(Body):
 class ChangeBody(Body):
     """What every other write may carry."""
 
-    expected_revision: int | None = Field(None, ge=0, strict=True)
+    expected_revision: Revision | None = None
 
 
 def expected(expected_revision: Annotated[int | None, Query(ge=0)] = None) -> ChangeBody:
@@ -65,9 +65,11 @@ class CardBody(ChangeBody):
 class AmendBody(ChangeBody):
     """New values; what is absent stays. `owner_id` null: nobody's but the admins'. `title` null: none."""
 
+    model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": [name]} for name in ("owner_id", "title", "active_leaf_id")]})
+
     owner_id: Party | None = None
     title: Name | None = None
-    active_leaf_id: Id | None = None
+    active_leaf_id: Annotated[Id | None, WithJsonSchema(TypeAdapter(Id).json_schema())] = None
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:

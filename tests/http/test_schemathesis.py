@@ -20,16 +20,16 @@ from tests.models import says, script
 from tests.system import running_system
 
 LONG = bool(os.environ.get("TEST_LONG"))
-EXAMPLES = 60 if LONG else 1
-CASES = 1000 if LONG else 100
-"""What a run must at least have tried: 2,000 in the two modes together."""
+HOW_MUCH = ["--max-examples", "40"] if LONG else ["--max-examples", "2", "--phases", "fuzzing"]
+CASES = 2000 if LONG else 30
+"""What a run must at least have tried."""
 
 
 @asynccontextmanager
 async def standing(url: str, address: str, mode: Any) -> AsyncIterator[tuple[str, list[str]]]:
     """The system in an access mode: where it is, and the headers of a caller."""
     async with running_system(url, address, script(says("hello")), access=AccessSettings(mode=mode)) as system:
-        text, _ = await ApiKeys(system.kit.db).create("default", "ann", [], now=datetime.now(UTC), expires_at=None, by="test")
+        text, _ = await ApiKeys(system.kit.db).create(system.tenant, "ann", [], now=datetime.now(UTC), expires_at=None, by="test")
         async with served(create_app(system.settings, temporal_address=address)) as client:
             yield str(client.base_url), [f"Authorization: Bearer {text}"] if mode == "key" else []
 
@@ -37,7 +37,7 @@ async def standing(url: str, address: str, mode: Any) -> AsyncIterator[tuple[str
 async def schemathesis(folder: Path, base: str, headers: list[str]) -> tuple[int, str]:
     """Runs every check and every phase; the exit code and the report."""
     (folder / "schemathesis.toml").write_text(CONFIG)
-    arguments = [f"{base}/openapi.json", "--checks", "all", "--max-examples", str(EXAMPLES), "--seed", "7", "--continue-on-failure"]
+    arguments = [f"{base}/openapi.json", *HOW_MUCH, "--seed", "7", "--continue-on-failure"]
     for header in headers:
         arguments += ["--header", header]
     program = "from schemathesis.cli import schemathesis; schemathesis()"
@@ -49,14 +49,24 @@ async def schemathesis(folder: Path, base: str, headers: list[str]) -> tuple[int
 
 
 CONFIG = """
+[checks]
+enabled = true
+
+# A stream without an end would never be answered.
 [[operations]]
 include-path = "/api/sessions/{session_id}/events"
 parameters = { "query.until" = "turn" }
+checks = { positive_data_acceptance = { enabled = false } }
+
+# Cursors are opaque, and what a file, a tool's schema or two parameters together must be is no matter of a JSON schema.
+[[operations]]
+include-path-regex = "^/api/(chat|chat/stream|sessions|host-actions|sessions/[^/]+/(changes|transcript))$"
+checks = { positive_data_acceptance = { enabled = false } }
 """
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("mode", ["local", "key"])
+@pytest.mark.parametrize("mode", ["key", pytest.param("local", marks=pytest.mark.skipif(not LONG, reason="TEST_LONG=1 runs it"))])
 async def test_the_api_keeps_what_its_document_promises(database_url: str, temporal_address: str, tmp_path: Path, mode: str) -> None:
     async with standing(database_url, temporal_address, mode) as (base, headers):
         code, report = await schemathesis(tmp_path, base, headers)
