@@ -1,9 +1,10 @@
 """Answers. What the rows hold as JSON (final answers, tool values) goes out as it is; these models say what is in it."""
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from activities.db.reads import LiveTurn, PendingAction, SessionDetail, SessionLine, SessionStatus, WaitingCall
 
@@ -45,17 +46,31 @@ class TurnUsage(Answer):
     cost_usd: str | float | None
 
 
+PauseToken = Annotated[
+    str | None,
+    Field(
+        description="Answers this call by `POST /api/resume/{pause_token}`. Only where the caller is the session's owner",
+        exclude_if=lambda token: token is None,
+    ),
+]
+Tokens = Mapping[str, str]
+"""Pause tokens by call id."""
+
+NO_TOKENS: Tokens = {}
+
+
 class QueuedCall(Answer):
-    """A call that is handed over once those before it are answered."""
+    """A call that is handed over once those before it are answered; one with a token may be answered now."""
 
     call_id: str
     tool_name: str
     arguments: JsonValue
+    pause_token: PauseToken = None
 
     @classmethod
-    def of(cls, call: WaitingCall) -> "QueuedCall":
+    def of(cls, call: WaitingCall, tokens: Tokens) -> "QueuedCall":
         """As the rows have it."""
-        return cls(call_id=call.call_id, tool_name=call.tool_name, arguments=call.arguments)
+        return cls(call_id=call.call_id, tool_name=call.tool_name, arguments=call.arguments, pause_token=tokens.get(call.call_id))
 
 
 class PendingToolCall(Answer):
@@ -65,6 +80,7 @@ class PendingToolCall(Answer):
     call_id: str
     arguments: JsonValue
     queued: list[QueuedCall]
+    pause_token: PauseToken = None
 
 
 class ChatAnswer(Answer):
@@ -148,9 +164,10 @@ class PendingActionView(Answer):
     queued: list[QueuedCall]
     requested_at: datetime
     deadline_at: datetime | None
+    pause_token: PauseToken = None
 
     @classmethod
-    def of(cls, pending: PendingAction) -> "PendingActionView":
+    def of(cls, pending: PendingAction, tokens: Tokens) -> "PendingActionView":
         """As the rows have it."""
         first, *others = pending.calls
         return cls(
@@ -158,9 +175,10 @@ class PendingActionView(Answer):
             tool_name=first.tool_name,
             arguments=first.arguments,
             assistant_message_id=pending.message_id,
-            queued=[QueuedCall.of(call) for call in others],
+            queued=[QueuedCall.of(call, tokens) for call in others],
             requested_at=first.requested_at,
             deadline_at=first.deadline_at,
+            pause_token=tokens.get(first.call_id),
         )
 
 
@@ -200,7 +218,7 @@ class SessionView(SessionItem):
     live_turn: LiveTurnView | None
 
     @classmethod
-    def of_detail(cls, detail: SessionDetail) -> "SessionView":
+    def of_detail(cls, detail: SessionDetail, tokens: Tokens = NO_TOKENS) -> "SessionView":
         """As the rows have it."""
         return cls(
             **SessionItem.of(detail).model_dump(),
@@ -208,7 +226,7 @@ class SessionView(SessionItem):
             subject=detail.subject,
             active_leaf_id=detail.active_leaf_id,
             revision=detail.revision,
-            pending_action=PendingActionView.of(detail.pending) if detail.pending else None,
+            pending_action=PendingActionView.of(detail.pending, tokens) if detail.pending else None,
             live_turn=LiveTurnView.of(detail.live_turn) if detail.live_turn else None,
         )
 
@@ -219,9 +237,9 @@ class HostAction(PendingActionView):
     session_id: str
 
     @classmethod
-    def of_session(cls, pending: PendingAction) -> "HostAction":
+    def of_session(cls, pending: PendingAction, tokens: Tokens) -> "HostAction":
         """As the rows have it."""
-        return cls(session_id=pending.session_id, **PendingActionView.of(pending).model_dump())
+        return cls(session_id=pending.session_id, **PendingActionView.of(pending, tokens).model_dump())
 
 
 class HostActionList(Answer):

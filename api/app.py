@@ -16,6 +16,7 @@ from activities.db.feed import Feed
 from activities.db.keys import Keys
 from activities.db.messages import Messages
 from activities.db.metrics import Metrics
+from activities.db.pauses import Pauses
 from activities.db.pool import Database
 from activities.db.reads import Reads
 from activities.db.transcripts import Transcripts
@@ -71,19 +72,21 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     log, feed = EventLog(database), await Feed.open(settings.database)
     temporal = await connect(settings, database, app.state.temporal_address, for_api=True)
     access = Access(settings.access, ApiKeys(database))
+    shown = {"expires": settings.session_ttl_hours > 0, "held": settings.session_hold_while_pending}
     app.state.api = Api(
         settings=settings,
         profiles=app.state.profiles,
         durable=app.state.durable,
         access=access,
         database=database,
-        reads=Reads(database, expires=settings.session_ttl_hours > 0, held=settings.session_hold_while_pending),
+        reads=Reads(database, **shown),
         messages=Messages(database),
         transcripts=Transcripts(database),
         exports=Exports(database),
         metrics=Metrics(database),
         changes=Changes(database),
         keys=Keys(database),
+        pauses=Pauses(database, **shown),
         log=log,
         feed=feed,
         tails=Tails(log, feed, settings),

@@ -14,6 +14,7 @@ from activities.db.feed import Feed
 from activities.db.keys import Keys
 from activities.db.messages import Messages
 from activities.db.metrics import Metrics
+from activities.db.pauses import Pauses
 from activities.db.pool import Database
 from activities.db.reads import Reads
 from activities.db.transcripts import Transcripts
@@ -41,6 +42,7 @@ class Api:
     metrics: Metrics
     changes: Changes
     keys: Keys
+    pauses: Pauses
     log: EventLog
     feed: Feed
     tails: Tails

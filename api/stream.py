@@ -17,8 +17,10 @@ from activities.db.events import Cursor, Event, TurnStart
 from api.deps import Api
 from api.errors import RequestRefused
 from api.frames import KEEPALIVE, frame
+from api.pause_tokens import event_with_tokens
 from api.tails import RETRY_SECONDS, Entry, Tail
 from workflows.contracts.errors import OutlastError, ServiceUnavailable
+from workflows.model.session import Caller
 
 CHUNK_BYTES = 32 * 1024
 """Frames are sent together up to this size."""
@@ -58,17 +60,24 @@ def parse_start(last_event_id: str | None, after: str | None) -> Start:
 
 
 def event_stream(
-    api: Api, session_id: str, session_uid: UUID, start: Start, *, until_turn: bool, headers: dict[str, str] | None = None
+    api: Api,
+    caller: Caller,
+    session_id: str,
+    session_uid: UUID,
+    start: Start,
+    *,
+    until_turn: bool,
+    headers: dict[str, str] | None = None,
 ) -> EventStream:
-    """The answer that sends a session's events from `start` on. `until_turn`: it ends after the first `turn.completed`."""
+    """The answer that sends `caller` a session's events from `start` on. `until_turn`: it ends after the first `turn.completed`."""
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", **(headers or {})}
-    return EventStream(_chunks(api, session_id, session_uid, start, until_turn), headers=headers)
+    return EventStream(_chunks(api, caller, session_id, session_uid, start, until_turn), headers=headers)
 
 
-async def _chunks(api: Api, session_id: str, session_uid: UUID, start: Start, until_turn: bool) -> AsyncIterator[bytes]:
+async def _chunks(api: Api, caller: Caller, session_id: str, session_uid: UUID, start: Start, until_turn: bool) -> AsyncIterator[bytes]:
     try:
         async with api.tails.attach(session_id, session_uid) as tail:
-            reader = _Reader(api, tail, start, until_turn)
+            reader = _Reader(api, caller, tail, start, until_turn)
             while not (reader.ended or tail.gone or tail.failed or api.stopping.is_set()):
                 for chunk in _together(await reader.next()):
                     yield chunk
@@ -96,8 +105,9 @@ def _together(frames: Iterable[bytes]) -> Iterator[bytes]:
 class _Reader:
     """A reader's place. `ended`: the turn that it was for is over."""
 
-    def __init__(self, api: Api, tail: Tail, start: Start, until_turn: bool) -> None:
+    def __init__(self, api: Api, caller: Caller, tail: Tail, start: Start, until_turn: bool) -> None:
         self._api = api
+        self._caller = caller
         self._tail = tail
         self._until_turn = until_turn
         self._awaited = start if isinstance(start, TurnStart) else None
@@ -139,7 +149,7 @@ class _Reader:
         except ServiceUnavailable:
             return await self._pause()
         self._caught_up = not more and self._tail.join(self._cursor)
-        return [frame(self._tail.session_id, event) for event in self._up_to_the_end(events)]
+        return [self._frame(event) for event in self._up_to_the_end(events)]
 
     async def _find_turn(self, turn: TurnStart) -> bool:
         """Moves to the turn's beginning; to where the log ends now if it has not begun."""
@@ -165,9 +175,15 @@ class _Reader:
             if self._awaited.attempt > 1:
                 return None
             entries, self._awaited = entries[begins:], None
-        frames = [entry.behind(self._tail.session_id, self._cursor) for entry in self._up_to_the_end(entries)]
+        frames = [self._frame_of(entry) for entry in self._up_to_the_end(entries)]
         self._cursor = entries[-1].ends if entries else self._cursor
         return frames
+
+    def _frame(self, event: Event) -> bytes:
+        return frame(self._tail.session_id, event_with_tokens(self._api, self._caller, event))
+
+    def _frame_of(self, entry: Entry) -> bytes:
+        return self._frame(entry.paused) if entry.paused else entry.behind(self._tail.session_id, self._cursor)
 
     @staticmethod
     def _place_of(turn: TurnStart, entries: Sequence[Entry]) -> int | None:

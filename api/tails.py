@@ -33,13 +33,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An event of the tail: the cursor behind it and its bytes. `text` is set if a reader may have a part of it already."""
+    """An event of the tail: the cursor behind it and its bytes.
+
+    `text` is set if a reader may have a part of it already, `paused` if what is sent depends on who reads: the owner gets pause tokens.
+    """
 
     ends: Cursor
     type: str
     turn_id: str | None
     frame: bytes
     text: Text | None = None
+    paused: Event | None = None
 
     def behind(self, session_id: str, cursor: Cursor) -> bytes:
         """What of it a reader at `cursor` hasn't got, nothing if it has it all. The reader has everything before it."""
@@ -176,7 +180,9 @@ class Tail:
             dropped += 1
         del self._entries[:dropped]
         for event in events:
-            entry = Entry(event.after, event.type, event.turn_id, frame(self.session_id, event), event.text)
+            entry = Entry(
+                event.after, event.type, event.turn_id, frame(self.session_id, event), event.text, event if event.pauses else None
+            )
             self._entries.append(entry)
             self._size += len(entry.frame)
         self.wake()

@@ -18,7 +18,7 @@ from api.idempotency import Token, named
 from api.schemas import MAX_CONTENT, ChatBody
 from api.waiting import final_of
 from workflows.contracts.errors import Refusal
-from workflows.contracts.inputs import ContinuationInput, MessageInput, RetryInput, RowsSaid, TurnReceipt
+from workflows.contracts.inputs import ContinuationInput, MessageInput, PauseSaid, RetryInput, RowsSaid, TurnReceipt
 from workflows.model.session import Caller
 from workflows.model.turn import TurnConfig
 from workflows.rules.admission import already_recorded
@@ -49,15 +49,17 @@ class Started:
         return f"/api/sessions/{self.session_id}/events?after={self.begins}"
 
 
-async def begin(api: Api, caller: Caller, body: ChatBody, seconds: float, token: Token) -> Started:
+async def begin(api: Api, caller: Caller, body: ChatBody, seconds: float, token: Token, pause: PauseSaid | None = None) -> Started:
     """Submits a message or continuation. `seconds` bounds how long a continuation waits for a live turn to end (R73).
+
+    `pause` is what the pause token says that a continuation came with.
 
     Raises RequestRefused, Refusal and ServiceUnavailable; nothing has happened then, unless the last says that it may have.
     """
     check_content(body.content)
     check_profile(api, body.profile)
     if body.is_continuation:
-        return await _continue(api, caller, body, seconds, token)
+        return await _continue(api, caller, body, seconds, token, pause)
     return await _message(api, caller, body, token)
 
 
@@ -145,7 +147,7 @@ async def _known(api: Api, session_id: str, door: Door, body: ChatBody, message_
     return Started(session_id, door.session_uid, door.message_turn_id, turn.message_id, turn.user_message_id, attempt=1)
 
 
-async def _continue(api: Api, caller: Caller, body: ChatBody, seconds: float, token: Token) -> Started:
+async def _continue(api: Api, caller: Caller, body: ChatBody, seconds: float, token: Token, pause: PauseSaid | None) -> Started:
     assert body.session_id is not None and body.tool_call_id is not None
     session_id, call_id, turn_id = body.session_id, body.tool_call_id, body.turn_id or named(token, "turn")
 
@@ -169,6 +171,7 @@ async def _continue(api: Api, caller: Caller, body: ChatBody, seconds: float, to
             tool_outcome=body.tool_outcome,
             turn_id=turn_id,
             host_context=host_context,
+            pause=pause,
         )
         try:
             return await api.workflows.continuation(session_id, result)

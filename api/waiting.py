@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from activities.db.events import TurnStart
@@ -30,8 +32,16 @@ async def deleted_meanwhile(api: Api, tenant: str, session_id: str, session_uid:
     return head.closing or head.session_uid != str(session_uid)
 
 
-async def final_of(api: Api, session_uid: UUID, turn: TurnStart, seconds: float) -> str | None:
-    """The final answer of that attempt of a turn or of a later one, as JSON text; None if it has not ended in `seconds`.
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The final answer of a turn, as JSON text, and when it was given."""
+
+    final: str
+    at: datetime
+
+
+async def final_of(api: Api, session_uid: UUID, turn: TurnStart, seconds: float) -> Ended | None:
+    """How that attempt of a turn or a later one ended; None if it has not in `seconds`.
 
     While Postgres is away it goes on waiting, as the turn does. Raises the refusal `not_found` if the session was deleted, and the
     one that the rows made of an input which the workflow had accepted.
@@ -44,13 +54,13 @@ async def final_of(api: Api, session_uid: UUID, turn: TurnStart, seconds: float)
         return None
 
 
-async def _await_final(api: Api, session_uid: UUID, turn: TurnStart, subscription: Subscription, deadline: float) -> str | None:
+async def _await_final(api: Api, session_uid: UUID, turn: TurnStart, subscription: Subscription, deadline: float) -> Ended | None:
     clock = asyncio.get_running_loop().time
     seen = False
     while True:
         outcome = await _look(api, session_uid, turn.turn_id)
-        if outcome is not None and outcome.final is not None and outcome.attempt >= turn.attempt:
-            return outcome.final
+        if outcome is not None and outcome.final is not None and outcome.ended_at is not None and outcome.attempt >= turn.attempt:
+            return Ended(outcome.final, outcome.ended_at)
         if outcome is None:
             await _check_coming(api, session_uid, turn.turn_id, seen)
         seen = seen or outcome is not None

@@ -31,6 +31,13 @@ def expected(expected_revision: Annotated[int | None, Query(ge=0)] = None) -> Ch
 ExpectedDep = Annotated[ChangeBody, Depends(expected)]
 
 
+class ResumeBody(ChangeBody):
+    """A host's result, for the call that a pause token names. `tool_result` is any JSON value, null too."""
+
+    tool_result: JsonValue
+    tool_outcome: Literal["success", "failed", "denied"] = "success"
+
+
 class CardSegment(Body):
     """A component that the host shows. `data` is any JSON value."""
 

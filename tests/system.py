@@ -40,7 +40,8 @@ def callers_of(tenant: str) -> Callable[[Request], Caller]:
         principal = request.headers.get("x-test-principal")
         if principal is None:
             return Caller(tenant=tenant, principal="local", roles=("admin",))
-        return Caller(tenant=request.headers.get("x-test-tenant", tenant), principal=principal)
+        roles = tuple(filter(None, request.headers.get("x-test-roles", "").split(",")))
+        return Caller(tenant=request.headers.get("x-test-tenant", tenant), principal=principal, roles=roles)
 
     return identified
 

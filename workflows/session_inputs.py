@@ -127,6 +127,7 @@ class SessionInputs:
     def check_continuation(self, continuation: ContinuationInput) -> None:
         """Raises Refusal for a result that does not fit. While a turn lives only what is recorded already is certain."""
         admission.check_owner(self._jobs.state.head, continuation)
+        admission.check_pause(self._jobs.state.head, continuation)
         admission.check_not_recorded(self._jobs.state, continuation)
         admission.check_new_turn(continuation.turn_id, self._jobs.knows_turn(continuation.turn_id, continuation.rows))
         if not self._jobs.busy and not self._jobs.changing:

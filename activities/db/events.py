@@ -6,14 +6,15 @@ it. It stays valid after the deltas are gone, because a row of type `text` then 
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import asyncpg
 
+from activities.db.pauses import Pause, pauses_of, shown_calls
 from activities.db.pool import Database
 from activities.db.reads import reading, sql
 
@@ -60,7 +61,8 @@ class TurnStart(NamedTuple):
 class Event:
     """One event as a reader gets it. `after` is the cursor behind it, `data` its own members as the text of a JSON object.
 
-    `text` says where streamed characters stand, of which a reader may have some already.
+    `text` says where streamed characters stand, of which a reader may have some already. `pauses` are the host calls that it shows, as
+    pause tokens are bound to them.
     """
 
     after: Cursor
@@ -69,6 +71,7 @@ class Event:
     at: datetime
     data: str
     text: "Text | None" = None
+    pauses: Mapping[str, Pause] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,7 @@ class EventLog:
             rows = [row async for row in sql.events_after(conn, session_uid=session_uid, seq=cursor.seq, count=PAGE)]
             streamed = await _streamed(conn, session_uid, [row for row in rows if row["type"] == "text"])
             events, cursor = _durable(rows, streamed, cursor)
+            events = await _with_pauses(conn, session_uid, events)
             if len(rows) == PAGE:
                 return events, cursor, True
             live = sql.live_text_after(conn, session_uid=session_uid, after_seq=cursor.seq, position=cursor.position)
@@ -130,6 +134,16 @@ class EventLog:
                     events.append(event)
                     cursor = event.after
         return events, cursor, False
+
+
+async def _with_pauses(conn: asyncpg.Connection, session_uid: UUID, events: list[Event]) -> list[Event]:
+    shown = {event.after: shown_calls(event.type, event.data) for event in events}
+    asked = {call_id for call_ids in shown.values() for call_id in call_ids}
+    if not asked:
+        return events
+    pauses = await pauses_of(conn, session_uid, asked)
+    found = {after: {call_id: pauses[call_id] for call_id in call_ids if call_id in pauses} for after, call_ids in shown.items()}
+    return [replace(event, pauses=found[event.after]) if found[event.after] else event for event in events]
 
 
 def _durable(rows: list[asyncpg.Record], streamed: dict[int, list[Text]], cursor: Cursor) -> tuple[list[Event], Cursor]:

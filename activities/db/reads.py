@@ -45,22 +45,33 @@ class Door:
 
 @dataclass(frozen=True, slots=True)
 class WaitingCall:
-    """A call that the host has not answered. `arguments` is the JSON value that the model gave."""
+    """A call that the host has not answered. `arguments` is the JSON value that the model gave, `digest` its SHA-256 (hex).
+
+    `token_id` is what pause tokens know it by; None in rows that were not written here.
+    """
 
     call_id: str
     tool_name: str
     arguments: Any
     requested_at: datetime
     deadline_at: datetime | None
+    token_id: UUID | None
+    digest: str
 
 
 @dataclass(frozen=True, slots=True)
 class PendingAction:
-    """The call that the host is asked for (first of `calls`) and those queued behind it, in model order."""
+    """The call that the host is asked for (first of `calls`) and those queued behind it, in model order.
 
+    `handover` `all`: it is asked for all of them. `opened_at` is when it was asked for the first one.
+    """
+
+    session_uid: UUID
     session_id: str
     owner: str | None
     message_id: str
+    handover: Literal["one", "all"]
+    opened_at: datetime
     calls: tuple[WaitingCall, ...]
 
 
@@ -107,12 +118,13 @@ class SessionDetail(SessionLine):
 
 @dataclass(frozen=True, slots=True)
 class TurnOutcome:
-    """A turn's newest attempt. `final` is the 200 body of `POST /api/chat` as JSON text, None while it runs."""
+    """A turn's newest attempt. `final` is the 200 body of `POST /api/chat` as JSON text; it and `ended_at` are None while it runs."""
 
     attempt: int
     message_id: str
     user_message_id: str | None
     final: str | None
+    ended_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +202,7 @@ class Reads:
         """A turn's newest attempt, None if it has not started."""
         async with reading(self._database) as conn:
             row = await sql.turn_outcome(conn, session_uid=session_uid, turn_id=turn_id)
-        return None if row is None else TurnOutcome(row["attempt"], row["message_id"], row["user_message_id"], row["final"])
+        return None if row is None else TurnOutcome(**row)
 
 
 @asynccontextmanager
@@ -268,7 +280,8 @@ def _detail(row: asyncpg.Record) -> SessionDetail:
 
 
 def _pending(row: asyncpg.Record, message_id: str, calls: str) -> PendingAction:
-    return PendingAction(row["session_id"], row["owner"], message_id, tuple(_waiting(call) for call in json.loads(calls)))
+    where = {name: row[name] for name in ("session_uid", "session_id", "owner", "handover", "opened_at")}
+    return PendingAction(**where, message_id=message_id, calls=tuple(_waiting(call) for call in json.loads(calls)))
 
 
 def _waiting(call: dict[str, Any]) -> WaitingCall:
@@ -279,4 +292,6 @@ def _waiting(call: dict[str, Any]) -> WaitingCall:
         arguments=call["arguments"],
         requested_at=datetime.fromisoformat(call["requested_at"]),
         deadline_at=datetime.fromisoformat(deadline) if deadline else None,
+        token_id=UUID(call["token_id"]) if call["token_id"] else None,
+        digest=call["digest"],
     )

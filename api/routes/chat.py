@@ -3,10 +3,11 @@
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Query, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Response
 from fastapi.responses import JSONResponse
 from pydantic import TypeAdapter
 
+from activities.db.events import TurnStart
 from api.access import CallerDep
 from api.answers import Accepted, ChatAnswer, SteeringAccepted
 from api.deps import Api, ApiDep
@@ -14,12 +15,15 @@ from api.errors import not_found
 from api.idempotency import Once, OnceDep
 from api.intake import StrictRoute
 from api.openapi import STREAM, problems
+from api.pause_tokens import with_tokens
+from api.resuming import open_token, redeem
 from api.schemas import ChatBody, IdPath
 from api.steering import Steered, steer
 from api.stream import event_stream
 from api.turns import Started, begin, retry
 from api.waiting import deleted_meanwhile, final_of
-from api.write_bodies import NOTHING_SAID, ChangeBody
+from api.write_bodies import NOTHING_SAID, ChangeBody, ResumeBody
+from workflows.contracts.errors import ServiceUnavailable
 from workflows.model.session import Caller
 
 router = APIRouter(prefix="/api", tags=["turns"], route_class=StrictRoute)
@@ -27,6 +31,7 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {"model": ChatAnswer, "description": "The turn has ended, by itself, by an error or to ask the host"},
     202: {"model": Accepted | SteeringAccepted, "description": "The turn is accepted and goes on; or steering is accepted"},
 }
+RESUMED = ANSWERS | {200: ANSWERS[200] | {"content": STREAM[200]["content"]}} | problems(401, 403, 404, 409, 410, 413, 415, 422, 429, 503)
 BEGUN: TypeAdapter[Started | Steered] = TypeAdapter(Started | Steered)
 
 
@@ -52,7 +57,7 @@ PatienceDep = Annotated[float, Depends(patience)]
 @router.post("/chat", responses=ANSWERS | problems(403, 404, 409, 413, 415, 422, 429, 503))
 async def chat(body: ChatBody, api: ApiDep, caller: CallerDep, once: OnceDep, seconds: PatienceDep) -> Response:
     """Runs a turn and answers when it ends. Steering is answered at once."""
-    return await _answer(api, caller.tenant, await _begin(api, caller, once, body, seconds), seconds)
+    return await _answer(api, caller, await _begin(api, caller, once, body, seconds), seconds)
 
 
 @router.post("/chat/stream", responses=STREAM | problems(403, 404, 409, 413, 415, 422, 429, 503))
@@ -63,9 +68,8 @@ async def chat_stream(body: ChatBody, api: ApiDep, caller: CallerDep, once: Once
     """
     turn = await _begin(api, caller, once, body, api.settings.api.wait_seconds)
     if turn.begins is None:
-        return await _answer(api, caller.tenant, turn, 0)
-    headers = {"X-Session-ID": turn.session_id}
-    return event_stream(api, turn.session_id, turn.session_uid, turn.begins, until_turn=True, headers=headers)
+        return await _answer(api, caller, turn, 0)
+    return _stream(api, caller, turn, turn.begins)
 
 
 @router.post("/sessions/{session_id}/turns/{turn_id}/retry", responses=ANSWERS | problems(403, 404, 409, 415, 422, 503))
@@ -81,7 +85,24 @@ async def retry_turn(
     """Runs the failed step of the last turn again and answers as `POST /api/chat` does."""
     again = partial(retry, api, caller, session_id, turn_id, body.expected_revision)
     turn = await once.run(again, BEGUN, route=f"retry {session_id} {turn_id}", body=body, within=_session)
-    return await _answer(api, caller.tenant, turn, seconds)
+    return await _answer(api, caller, turn, seconds)
+
+
+@router.post("/resume/{pause_token}", responses=RESUMED)
+async def resume(
+    pause_token: Annotated[str, Path(description="Of a pending call, as its session's owner is shown it")],
+    body: ResumeBody,
+    api: ApiDep,
+    caller: CallerDep,
+    once: OnceDep,
+    seconds: PatienceDep,
+    accept: Annotated[str, Header(description="`text/event-stream`: answer with the turn's events")] = "",
+) -> Response:
+    """Answers a pending call by its token alone, and then as `POST /api/chat` does, or with the turn's events (S64)."""
+    opened = open_token(api, caller, pause_token)
+    submit = partial(redeem, api, caller, opened, body, seconds)
+    turn = await once.run(submit, TypeAdapter(Started), route=f"resume {opened.names}", body=body, within=_session)
+    return _stream(api, caller, turn, turn.begins) if "text/event-stream" in accept else await _answer(api, caller, turn, seconds)
 
 
 def _session(begun: Started | Steered) -> str:
@@ -95,15 +116,18 @@ async def _begin(api: Api, caller: Caller, once: Once, body: ChatBody, seconds: 
     return await once.run(partial(begin, api, caller, body, seconds), BEGUN, route="chat", body=body, within=_session)
 
 
-async def _answer(api: Api, tenant: str, turn: Started | Steered, seconds: float) -> Response:
+def _stream(api: Api, caller: Caller, turn: Started | Steered, begins: TurnStart) -> Response:
+    headers = {"X-Session-ID": turn.session_id}
+    return event_stream(api, caller, turn.session_id, turn.session_uid, begins, until_turn=True, headers=headers)
+
+
+async def _answer(api: Api, caller: Caller, turn: Started | Steered, seconds: float) -> Response:
     headers = {"X-Session-ID": turn.session_id}
     if isinstance(turn, Steered):
         taken = SteeringAccepted(steering_id=turn.steering_id, delivery=turn.delivery, turn_id=turn.turn_id)
         return JSONResponse(taken.model_dump(), 202, headers)
-    final = await final_of(api, turn.session_uid, turn.begins, seconds) if seconds > 0 else None
+    final = await _final(api, caller, turn, seconds) if seconds > 0 else None
     if final is not None:
-        if await deleted_meanwhile(api, tenant, turn.session_id, turn.session_uid, final):
-            raise not_found()
         return Response(final, media_type="application/json", headers=headers)
     accepted = Accepted(
         session_id=turn.session_id,
@@ -113,3 +137,16 @@ async def _answer(api: Api, tenant: str, turn: Started | Steered, seconds: float
         events=turn.events,
     )
     return JSONResponse(accepted.model_dump(), 202, headers)
+
+
+async def _final(api: Api, caller: Caller, turn: Started, seconds: float) -> str | None:
+    """The 200 body, None if the turn has not ended in time, or can't be shown while Postgres is away."""
+    ended = await final_of(api, turn.session_uid, turn.begins, seconds)
+    if ended is None:
+        return None
+    if await deleted_meanwhile(api, caller.tenant, turn.session_id, turn.session_uid, ended.final):
+        raise not_found()
+    try:
+        return await with_tokens(api, caller, turn.session_uid, ended.final, ended.at)
+    except ServiceUnavailable:
+        return None

@@ -35,7 +35,7 @@ async def read_events(
     session_uid = await _find(api, reader.caller, session_id, start)
     if not reader.may_read(session_uid):
         raise not_found()
-    return event_stream(api, session_id, session_uid, start, until_turn=until == "turn")
+    return event_stream(api, reader.caller, session_id, session_uid, start, until_turn=until == "turn")
 
 
 @router.post("/{session_id}/stream-ticket", responses=problems(401, 403, 404, 422, 503))

@@ -8,13 +8,14 @@ from pydantic import TypeAdapter
 from activities.db.reads import Place, SessionDetail
 from api import writes
 from api.access import CallerDep, owner_filter, require_visible
-from api.answers import CancelAnswer, ErasureBegun, RepairAnswer, SessionItem, SessionList, SessionView
+from api.answers import NO_TOKENS, CancelAnswer, ErasureBegun, RepairAnswer, SessionItem, SessionList, SessionView
 from api.deps import Api, ApiDep
 from api.errors import not_found
 from api.idempotency import OnceDep
 from api.intake import StrictRoute
 from api.openapi import problems
 from api.paging import DEFAULT_LIMIT, Limit, decode, next_cursor
+from api.pause_tokens import fresh_tokens
 from api.schemas import IdPath
 from api.times import UtcTime
 from api.write_bodies import NO_TURN_NAMED, NOTHING_SAID, AmendBody, CancelBody, ChangeBody, ExpectedDep
@@ -40,7 +41,8 @@ async def list_sessions(
 @router.get("/{session_id}", responses=READ)
 async def read_session(session_id: IdPath, api: ApiDep, caller: CallerDep) -> SessionView:
     """Where a session stands."""
-    return SessionView.of_detail(await seen(api, caller, session_id))
+    session = await seen(api, caller, session_id)
+    return SessionView.of_detail(session, fresh_tokens(api, caller, session.pending) if session.pending else NO_TOKENS)
 
 
 @router.patch("/{session_id}", responses=WRITE)

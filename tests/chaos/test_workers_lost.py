@@ -157,3 +157,23 @@ async def test_l22_a_living_step_and_tool_whose_heartbeats_are_lost_are_not_repe
         assert "step.restarted" not in await stand.kinds()
         noted = (await stand.messages("s2"))[1]["segments"][0]["tools"][0]
         assert (dict(stand.effects), noted["output"], noted.get("status")) == ({"c1": 1}, "noted", None)
+
+
+async def test_s54_a_resume_that_was_accepted_goes_on_though_everyone_dies(
+    programs: Programs, own_postgres: PostgresServer, own_temporal: TemporalServer
+) -> None:
+    script = (says(calls=[call("open_page", {"url": "u"}, "c1")]), says("Opened.", before=1.0))
+    async with standing(programs, own_postgres, own_temporal, *script) as stand:
+        worker = await stand.worker()
+        token = (await stand.chat())["pending_tool_call"]["pause_token"]
+        accepted = await stand.post(f"/api/resume/{token}?wait=false", 202, tool_result="opened")
+        worker.kill()
+        stand.api.kill()
+        stand.api.start()
+        await stand.worker()
+        await stand.api.says("api ready", times=2)
+        assert await stand.ended(accepted["turn_id"]) == "completed"
+        answer = (await stand.messages())[1]
+        assert answer["content"] == "Opened." and answer["id"] == accepted["message_id"]
+        assert answer["segments"][0]["tools"][0]["output"] == "opened"
+        await stand.post(f"/api/resume/{token}", 409, tool_result="again")

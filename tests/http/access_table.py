@@ -28,7 +28,7 @@ Kind = Literal["own", "births", "list", "open"]
 @dataclass(frozen=True)
 class Row:
     """`own`: of a session that exists for TRUSTED callers only. `births`: the same, but an absent id makes a session. `list`: everyone's own.
-    `open`: no identity needed.
+    `open`: the same for everyone.
 
     `ok` is what they get. `but` names who gets something else. `body` is sent. `fresh`: the call leaves nothing for the next one.
     """
@@ -97,6 +97,8 @@ TABLE = (
     Row("POST /api/chat/stream", "births", 200, "", {"content": "hello", "when_busy": "enqueue"}),
     Row(f"POST {SESSION}/messages", "births", 201, "", CARD),
     Row(f"POST {SESSION}/turns/{{turn_id}}/retry", "own", 409),
+    # what a good token does for whom is in test_resume.py
+    Row("POST /api/resume/{pause_token}", "open", 401, body={"tool_result": 1}),
     Row(f"POST {SESSION}/cancel", "own"),
     Row(f"POST {SESSION}/repair", "own"),
     Row(f"PATCH {SESSION}", "own", 200, "", {"owner_id": "alice"}, but={"owner": 403, "service for owner": 403}),

@@ -63,7 +63,7 @@ class Sweep:
         chat = {"session_id": f"s-{uuid4().hex[:8]}", "id": "m1", "turn_id": "t1", "content": "hello"}
         answer = await self.system.http.post("/api/chat", json=chat, headers=self.headers["owner"])
         assert answer.status_code == 200, answer.text
-        return {"session_id": chat["session_id"], "turn_id": "t1", "message_id": "m1", "erasure_id": str(uuid4())}
+        return {"session_id": chat["session_id"], "turn_id": "t1", "message_id": "m1", "pause_token": "none", "erasure_id": str(uuid4())}
 
     async def world(self) -> Names:
         """What the table's paths name: a session of the owner, and the erasure of another one."""

@@ -37,6 +37,7 @@ def refused(answer: httpx.Response, code: str, recorded: str | None = None) -> b
 async def test_r106_what_waits_is_shown_alike_everywhere(database_url: str, temporal_address: str, session: str) -> None:
     async with running_system(database_url, temporal_address, script(TWO), apis=2) as system:
         asked = (await system.chat(session))["pending_tool_call"]
+        token = asked.pop("pause_token")
         assert asked == {
             "tool_name": "open_page",
             "call_id": "c1",
@@ -44,6 +45,7 @@ async def test_r106_what_waits_is_shown_alike_everywhere(database_url: str, temp
             "queued": [{"call_id": "c2", "tool_name": "ask_user", "arguments": {"question": "really?"}}],
         }
         view = (await system.get(f"/sessions/{session}", api=1))["pending_action"]
+        assert view["pause_token"] == token
         (listed,) = (await system.get("/host-actions", api=1))["host_actions"]
         assert listed == {"session_id": session, **view}
         assert {"tool_name": view["tool_name"], "call_id": view["tool_call_id"], "arguments": view["arguments"]} == {

@@ -62,14 +62,23 @@ class MessageInput(Input):
     when_busy: Literal["interrupt", "enqueue", "reject", "replace"] = "interrupt"
 
 
+class PauseSaid(Record):
+    """What a pause token is bound to, beside its call: the result fits only while session, owner and arguments are these (L16)."""
+
+    session_uid: str
+    owner: str
+    arguments_digest: str
+
+
 class ContinuationInput(Input):
-    """A host's result for the pending call. `tool_result` is any JSON value."""
+    """A host's result for the pending call. `tool_result` is any JSON value, `pause` what the pause token says that it came with."""
 
     tool_call_id: str
     tool_result: Any = None
     tool_outcome: Literal["success", "failed", "denied"] = "success"
     turn_id: str | None = None
     host_context: dict[str, Any] | None = None
+    pause: PauseSaid | None = None
 
 
 class SteerInput(Input):

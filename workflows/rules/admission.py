@@ -133,6 +133,20 @@ def check_not_recorded(state: SessionState, continuation: ContinuationInput) -> 
         raise already_recorded(continuation.tool_call_id, status)
 
 
+def check_pause(head: Head, continuation: ContinuationInput) -> None:
+    """Refuses a pause token that was made for an earlier session of this id, an earlier owner, or other arguments (L16)."""
+    pause = continuation.pause
+    if pause is None:
+        return
+    if head.session_uid != pause.session_uid:
+        raise Refusal("not_found", "there is no such session")
+    if head.owner != pause.owner:
+        raise Refusal("forbidden", "the session has another owner than when this pause token was made")
+    for call in head.batch.calls if head.batch else ():
+        if call.call_id == continuation.tool_call_id and call.arguments_digest != pause.arguments_digest:
+            raise Refusal("call_mismatch", "the call has other arguments than when this pause token was made")
+
+
 def check_pending(head: Head, continuation: ContinuationInput) -> None:
     """Refuses a result that nobody waits for (R120) or that is not the pending call's."""
     batch = head.batch

@@ -1,9 +1,9 @@
 -- name: insert_calls(session_uid, message_id, turn_id, attempt, step, at, call_ids, segments, positions, tool_names, categories, arguments, digests, options, deadlines)!
--- The calls of a response, open.
+-- The calls of a response, open. Pause tokens of a host's call name it by its own token id, which follows from session and call.
 insert into calls (session_uid, call_id, message_id, segment, turn_id, attempt, step, position, tool_name, category, arguments,
-  arguments_digest, options, state, requested_at, deadline_at)
+  arguments_digest, options, token_id, state, requested_at, deadline_at)
 select :session_uid::uuid, c.call_id, :message_id, c.segment, :turn_id, :attempt, :step, c.position, c.tool_name, c.category,
-  c.arguments::json, c.digest, c.options::json, 'open', :at, c.deadline
+  c.arguments::json, c.digest, c.options::json, case when c.category = 'host' then md5(:session_uid::uuid || '/' || c.call_id)::uuid end, 'open', :at, c.deadline
 from unnest(:call_ids::text[], :segments::integer[], :positions::integer[], :tool_names::text[], :categories::text[], :arguments::text[],
   :digests::text[], :options::text[], :deadlines::timestamptz[])
   as c (call_id, segment, position, tool_name, category, arguments, digest, options, deadline);

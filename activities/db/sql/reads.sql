@@ -54,22 +54,23 @@ select
   s.session_uid, s.session_id, s.owner, s.profile, s.subject, s.title, s.active_leaf_id, s.revision, s.turn_number, s.message_count,
   s.created_at, s.updated_at, s.expires_at,
   t.turn_id, t.number, t.attempt, t.kind, t.message_id, t.user_message_id, t.started_at,
-  w.message_id as pending_message_id, w.calls as pending_calls
+  w.message_id as pending_message_id, w.calls as pending_calls, w.handover, w.opened_at
 from sessions s
 left join turns t on t.session_uid = s.session_uid and t.state = 'running'
 left join lateral (
   select
-    b.message_id,
+    b.message_id, b.handover, b.opened_at,
     json_agg(
       json_build_object(
         'call_id', c.call_id, 'tool_name', c.tool_name, 'arguments', c.arguments, 'requested_at', c.requested_at,
-        'deadline_at', c.deadline_at
+        'deadline_at', c.deadline_at, 'token_id', c.token_id,
+        'digest', encode(sha256(convert_to(c.arguments::text, 'UTF8')), 'hex')
       ) order by c.segment, c.position
     )::text as calls
   from host_batches b
   join calls c on c.session_uid = b.session_uid and c.turn_id = b.turn_id and c.step = b.step and c.category = 'host' and c.state = 'open'
   where b.session_uid = s.session_uid and b.state = 'open'
-  group by b.message_id
+  group by b.message_id, b.handover, b.opened_at
 ) w on true
 where s.tenant = :tenant and s.session_id = :session_id
   and not (
@@ -80,7 +81,7 @@ where s.tenant = :tenant and s.session_id = :session_id
 
 -- name: list_host_actions(tenant, owner, after_at, after_uid, count, expires, held)
 -- One page of the calls that wait for hosts, oldest first, one row a session. A null owner lists the whole tenant.
-select b.session_uid, b.opened_at, s.session_id, s.owner, b.message_id, w.calls
+select b.session_uid, b.opened_at, b.handover, s.session_id, s.owner, b.message_id, w.calls
 from host_batches b
 join sessions s on s.session_uid = b.session_uid
 join lateral (
@@ -88,7 +89,8 @@ join lateral (
     json_agg(
       json_build_object(
         'call_id', c.call_id, 'tool_name', c.tool_name, 'arguments', c.arguments, 'requested_at', c.requested_at,
-        'deadline_at', c.deadline_at
+        'deadline_at', c.deadline_at, 'token_id', c.token_id,
+        'digest', encode(sha256(convert_to(c.arguments::text, 'UTF8')), 'hex')
       ) order by c.segment, c.position
     )::text as calls
   from calls c
@@ -112,7 +114,7 @@ limit :count;
 
 -- name: turn_outcome(session_uid, turn_id)^
 -- How far a turn is, and what it answered once it has ended.
-select state, attempt, message_id, user_message_id, final::text as final
+select attempt, message_id, user_message_id, final::text as final, ended_at
 from turns
 where session_uid = :session_uid and turn_id = :turn_id;
 
