@@ -149,6 +149,15 @@ class SigningSettings(_Group):
     )
 
 
+class CodecSettings(_Group):
+    """Encryption of what Temporal keeps."""
+
+    keys: Annotated[list[SecretStr], NoDecode, BeforeValidator(split_list)] = Field(
+        default=[],
+        description="Secrets that payloads in Temporal's histories are encrypted with (AES-256-GCM), comma-separated, each `id:base64` of 32 bytes. The first one encrypts, all of them decrypt; every api and worker needs the same. Empty: nothing is encrypted.",
+    )
+
+
 class AttachmentSettings(_Group):
     """Files that come with messages."""
 
@@ -214,6 +223,7 @@ class Settings(BaseSettings):
     api: ApiSettings = Field(default_factory=ApiSettings)
     access: AccessSettings = Field(default_factory=AccessSettings)
     signing: SigningSettings = Field(default_factory=SigningSettings)
+    codec: CodecSettings = Field(default_factory=CodecSettings)
     attachments: AttachmentSettings = Field(default_factory=AttachmentSettings)
     budget: BudgetSettings = Field(default_factory=BudgetSettings)
     dev: DevSettings = Field(default_factory=DevSettings)

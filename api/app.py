@@ -24,7 +24,20 @@ from api import errors, openapi
 from api.deps import Api
 from api.gate import Gate, cors
 from api.identity import Access
-from api.routes import changes, chat, erasures, events, exports, health, host_actions, messages, metrics, sessions, transcripts
+from api.routes import (
+    changes,
+    chat,
+    codec,
+    erasures,
+    events,
+    exports,
+    health,
+    host_actions,
+    messages,
+    metrics,
+    sessions,
+    transcripts,
+)
 from api.sending import Workflows
 from api.signing import KeyRing
 from api.tails import Tails
@@ -32,6 +45,21 @@ from profiles.loading import load_profiles
 from settings import Settings
 
 VERSION = "0.1.0"
+
+ROUTES = (
+    chat,
+    sessions,
+    messages,
+    transcripts,
+    exports,
+    metrics,
+    changes,
+    events,
+    host_actions,
+    erasures,
+    health,
+    codec,
+)
 
 
 def create_app(settings: Settings, *, durable: bool = True, temporal_address: str | None = None) -> FastAPI:
@@ -53,7 +81,7 @@ def create_app(settings: Settings, *, durable: bool = True, temporal_address: st
     app.state.keyring = KeyRing.of(settings.signing.keys)
     app.state.durable = durable
     app.state.temporal_address = temporal_address
-    for routes in (chat, sessions, messages, transcripts, exports, metrics, changes, events, host_actions, erasures, health):
+    for routes in ROUTES:
         app.include_router(routes.router)
     errors.install(app)
     openapi.add_pages(app)

@@ -3,11 +3,8 @@
 Each purpose has keys of its own, derived from the configured ones, so that a token of one kind never passes for one of another.
 """
 
-import base64
-import binascii
 import hmac
 import math
-import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Literal
@@ -15,16 +12,17 @@ from typing import Any, Literal
 import jwt
 from pydantic import SecretStr
 
+from activities.db.keyring import read_keys
 from workflows.contracts.errors import OutlastError, SetupError
 
 Purpose = Literal["stream ticket", "pause token"]
+
+SETTING = "OUTLAST_SIGNING__KEYS"
 
 LEAST_BYTES = 32
 """Bytes that a secret must have: as many as the digest that it keys."""
 
 _ALGORITHM = "HS256"
-_KEY = re.compile(r"([A-Za-z0-9._-]{1,32}):([A-Za-z0-9+/_-]+={0,2})")
-_HOW = "make one with `openssl rand -base64 32` and write it as `id:base64`, such as OUTLAST_SIGNING__KEYS=a:…"
 
 
 class TokenInvalid(OutlastError):
@@ -45,14 +43,12 @@ class KeyRing:
     @classmethod
     def of(cls, keys: Iterable[SecretStr]) -> "KeyRing":
         """The ring of configured keys. Raises SetupError, which shows none of them, if there is none or one can't be used (S60)."""
-        secrets: dict[str, bytes] = {}
-        for place, key in enumerate(keys, start=1):
-            name, secret = _parsed(key.get_secret_value(), place)
-            if name in secrets:
-                raise SetupError(f"OUTLAST_SIGNING__KEYS: two keys have the id {name}")
-            secrets[name] = secret
+        secrets = read_keys(SETTING, keys, least=LEAST_BYTES)
         if not secrets:
-            raise SetupError(f"no signing key: {_HOW}; every API of one installation needs the same")
+            raise SetupError(
+                f"no signing key: make one with `openssl rand -base64 {LEAST_BYTES}` and write it as `id:base64`, such as {SETTING}=a:…; "
+                "every API of one installation needs the same"
+            )
         return cls(secrets)
 
     @property
@@ -91,17 +87,3 @@ class KeyRing:
 
     def _key(self, name: str, purpose: Purpose) -> bytes:
         return hmac.digest(self._secrets[name], f"outlast {purpose}".encode(), "sha256")
-
-
-def _parsed(text: str, place: int) -> tuple[str, bytes]:
-    match = _KEY.fullmatch(text)
-    if match is None:
-        raise SetupError(f"OUTLAST_SIGNING__KEYS: key {place} can't be read: {_HOW}")
-    padded = match[2].rstrip("=") + "=" * (-len(match[2].rstrip("=")) % 4)
-    try:
-        secret = base64.b64decode(padded.replace("-", "+").replace("_", "/"), validate=True)
-    except binascii.Error:
-        raise SetupError(f"OUTLAST_SIGNING__KEYS: key {match[1]} is not base64: {_HOW}") from None
-    if len(secret) < LEAST_BYTES:
-        raise SetupError(f"OUTLAST_SIGNING__KEYS: key {match[1]} has {len(secret)} bytes, at least {LEAST_BYTES} are needed: {_HOW}")
-    return match[1], secret

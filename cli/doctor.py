@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.service import RPCError
 
+from activities.db.encryption import KEY_BYTES
+from activities.db.keyring import read_keys
 from activities.db.migrate import schema_status
 from activities.llm.models import Models
 from activities.search_attributes import missing
@@ -63,7 +65,7 @@ async def run_doctor(say: Say, **overrides: Any) -> bool:
             tell(name, await bounded(partial(check, found)))
     if found is not None:
         tell("signing keys", check_signing(found))
-    tell("payload keys", Finding("warn", "none: payloads in Temporal's history are not encrypted"))
+        tell("payload keys", check_codec(found))
     return not failed
 
 
@@ -95,6 +97,17 @@ def check_signing(found: Endpoints) -> Finding:
         return Finding("ok", f"{', '.join(KeyRing.of(with_secrets(found).settings.signing.keys).ids)}; the first one signs")
     except SetupError as error:
         return Finding("FAIL" if found.settings.signing.keys else "warn", str(error))
+
+
+def check_codec(found: Endpoints) -> Finding:
+    """Whether what Temporal keeps is encrypted, and with which keys it can be read."""
+    try:
+        ids = list(read_keys("OUTLAST_CODEC__KEYS", with_secrets(found).settings.codec.keys, least=KEY_BYTES, most=KEY_BYTES))
+    except SetupError as error:
+        return Finding("FAIL", str(error))
+    if not ids:
+        return Finding("warn", "none: payloads in Temporal's history are not encrypted")
+    return Finding("ok", f"{', '.join(ids)}; the first one encrypts")
 
 
 def check_access(settings: Settings) -> Finding:

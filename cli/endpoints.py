@@ -65,6 +65,12 @@ def with_database(settings: Settings, url: str, **changes: object) -> Settings:
     return settings.model_copy(update={"database": settings.database.model_copy(update={"url": url, **changes})})
 
 
+def with_origins(settings: Settings, origins: list[str]) -> Settings:
+    """The same settings with pages of further origins let in."""
+    access = settings.access.model_copy(update={"origins": [*settings.access.origins, *origins]})
+    return settings.model_copy(update={"access": access})
+
+
 def api_url(host: str, port: int) -> str:
     """Where to reach an api that listens on `host`: on this machine if it listens on every address."""
     name = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}.get(host, f"[{host}]" if ":" in host else host)
@@ -76,7 +82,9 @@ async def temporal_client(found: Endpoints) -> "AsyncIterator[Client]":
     """A client of Temporal as a worker has it. Raises SetupError, and ServiceUnavailable if Temporal does not answer."""
     from activities.db.client import connect
     from activities.db.pool import Database
+    from cli.secrets import with_secrets
 
+    found = with_secrets(found)
     database = await Database.open(found.settings.database)
     try:
         yield await connect(found.settings, database, found.temporal, for_api=False)

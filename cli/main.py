@@ -43,12 +43,16 @@ def no_command(context: typer.Context) -> None:
 def dev(
     data_dir: DataDir = None,
     ephemeral: Annotated[bool, typer.Option("--ephemeral", help="Keep nothing: Temporal in memory, Postgres temporary.")] = False,
+    encrypted: Annotated[
+        bool,
+        typer.Option("--encrypted", help="Encrypt what Temporal keeps, from now on in this data folder, with a key that is kept there."),
+    ] = False,
 ) -> None:
     """Start Temporal, Postgres, a worker and the API on this machine; Ctrl-C stops them."""
     from cli.dev.stack import run_dev
 
     settings = configured(data_dir)
-    run_until_stopped(lambda stop: run_dev(settings, stop, ephemeral=ephemeral))
+    run_until_stopped(lambda stop: run_dev(settings, stop, ephemeral=ephemeral, encrypted=encrypted))
 
 
 @app.command()

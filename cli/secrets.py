@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
 from cli.endpoints import Endpoints
-from settings import Settings, SigningSettings
+from settings import CodecSettings, Settings, SigningSettings
 from workflows.contracts.errors import SetupError
 
 FILE = "secrets.json"
@@ -17,15 +17,21 @@ KEY_BYTES = 32
 
 
 class Secrets(BaseModel):
-    """What the file holds. `signing_keys` are as OUTLAST_SIGNING__KEYS lists them."""
+    """What the file holds: keys as OUTLAST_SIGNING__KEYS and OUTLAST_CODEC__KEYS list them.
+
+    No codec key: payloads are not encrypted. Once there is one, it stays: what was encrypted with it can't be read without.
+    """
 
     model_config = ConfigDict(extra="ignore")
 
     signing_keys: list[str]
+    codec_keys: list[str] = []
 
 
-def keep_secrets(folder: Path) -> Path:
-    """The file with the secrets of a data folder, for its owner's eyes alone. Made if it is missing, whole or not at all.
+def keep_secrets(folder: Path, *, encrypted: bool) -> Path:
+    """The file with the secrets of a data folder, for its owner's eyes alone. What is missing in it is made, whole or not at all.
+
+    `encrypted`: it has a codec key too.
 
     Raises SetupError for a file that can't be read or written.
     """
@@ -33,33 +39,45 @@ def keep_secrets(folder: Path) -> Path:
     try:
         if path.exists():
             path.chmod(0o600)
-        else:
-            draft = folder / f"{FILE}.new"
-            draft.unlink(missing_ok=True)
-            made = Secrets(signing_keys=[f"dev:{base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()}"])
-            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # noqa: PTH123
-                file.write(made.model_dump_json(indent=2) + "\n")
-            draft.replace(path)
+        kept = _read(path) if path.exists() else Secrets(signing_keys=[_made()])
+        if encrypted and not kept.codec_keys:
+            kept = kept.model_copy(update={"codec_keys": [_made()]})
+        elif path.exists():
+            return path
+        draft = folder / f"{FILE}.new"
+        draft.unlink(missing_ok=True)
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # noqa: PTH123
+            file.write(kept.model_dump_json(indent=2) + "\n")
+        draft.replace(path)
     except OSError as error:
         raise SetupError(f"{path} can't be used: {error.strerror or error}") from error
     return path
 
 
-def signed_with(settings: Settings, path: Path) -> Settings:
-    """The settings with the signing keys of a file, unless they have their own. Raises SetupError for a file that can't be read."""
-    if settings.signing.keys:
-        return settings
+def _made() -> str:
+    return f"dev:{base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()}"
+
+
+def _read(path: Path) -> Secrets:
     try:
-        found = Secrets.model_validate_json(path.read_text())
+        return Secrets.model_validate_json(path.read_text())
     except (OSError, ValidationError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it holds no signing keys; without it the next start makes new ones"
-        raise SetupError(f"{path} can't be read: {why}") from error
-    keys = SigningSettings(keys=[SecretStr(key) for key in found.signing_keys])
-    return settings.model_copy(update={"signing": keys})
+        why = error.strerror if isinstance(error, OSError) else "it holds no signing keys"
+        raise SetupError(f"{path} can't be read: {why}; without it the next start makes new secrets") from error
+
+
+def furnished(settings: Settings, path: Path) -> Settings:
+    """The settings with the keys of a file, where they have none of their own. Raises SetupError for a file that can't be read."""
+    if settings.signing.keys and settings.codec.keys:
+        return settings
+    found = _read(path)
+    signing = settings.signing if settings.signing.keys else SigningSettings(keys=[SecretStr(key) for key in found.signing_keys])
+    codec = settings.codec if settings.codec.keys else CodecSettings(keys=[SecretStr(key) for key in found.codec_keys])
+    return settings.model_copy(update={"signing": signing, "codec": codec})
 
 
 def with_secrets(found: Endpoints) -> Endpoints:
     """The same endpoints with the secrets of the `outlast dev` whose services are used, where none are configured. Raises SetupError."""
     if found.record is None or not found.record.secrets:
         return found
-    return replace(found, settings=signed_with(found.settings, Path(found.record.secrets)))
+    return replace(found, settings=furnished(found.settings, Path(found.record.secrets)))

@@ -22,7 +22,7 @@ async def run_worker(settings: Settings, stop: asyncio.Event, say: Say) -> None:
     """A worker until `stop`. Raises OutlastError if it can't start."""
     import worker
 
-    found = find_endpoints(settings)
+    found = with_secrets(find_endpoints(settings))
     ready = asyncio.Event()
     running = asyncio.create_task(worker.run(found.settings, stop, address=found.temporal, ready=ready))
     await first_of(running, ready.wait())

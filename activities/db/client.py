@@ -12,6 +12,7 @@ from temporalio.converter import (
 from temporalio.envconfig import ClientConfigProfile
 from temporalio.service import RetryConfig
 
+from activities.db.encryption import codec_of
 from activities.db.payloads import PostgresDriver
 from activities.db.pool import Database
 from settings import Settings, TemporalSettings
@@ -50,13 +51,11 @@ def data_converter(
     )
 
 
-async def connect(
-    settings: Settings, database: Database, address: str | None = None, *, for_api: bool, codec: PayloadCodec | None = None
-) -> Client:
+async def connect(settings: Settings, database: Database, address: str | None = None, *, for_api: bool) -> Client:
     """A client as Temporal's own `TEMPORAL_*` variables or TOML profile say; `address` (host:port), where given, goes before theirs.
 
     `for_api`: connects when first used, so that reads work while Temporal is down, and tries each call once. Else it connects now,
-    as a worker needs it. Raises SetupError for a configuration that can't be read, ServiceUnavailable if Temporal does not answer.
+    as a worker needs it. Raises SetupError for a configuration or a key that can't be read, ServiceUnavailable if Temporal does not answer.
     """
     try:
         config = ClientConfigProfile.load().to_client_connect_config()
@@ -65,7 +64,7 @@ async def connect(
     if address is not None:
         config["target_host"] = address
     config.setdefault("target_host", "127.0.0.1:7233")
-    converter = data_converter(PostgresDriver(database), codec, inline_limit=settings.temporal.inline_limit_bytes)
+    converter = data_converter(PostgresDriver(database), codec_of(settings.codec.keys), inline_limit=settings.temporal.inline_limit_bytes)
     try:
         return await Client.connect(
             **config,

@@ -31,8 +31,10 @@ class PostgresDriver(StorageDriver):
     Raises ServiceUnavailable while Postgres is lost; Temporal's retries then store or load again.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, only: str = "") -> None:
+        """`only`: how the ids of those workflows begin whose payloads are loaded; others' count as gone."""
         self._database = database
+        self._only = only
 
     def name(self) -> str:
         """Under which histories refer to this driver."""
@@ -55,7 +57,7 @@ class PostgresDriver(StorageDriver):
         """Loads what `store` stored, in the order of `claims`. Raises PayloadGone if one isn't there."""
         keys = [UUID(claim.claim_data["key"]) for claim in claims]
         async with self._database.connection() as connection:
-            bodies = {row["key"]: row["body"] async for row in sql.load_payloads(connection, keys=keys)}
+            bodies = {row["key"]: row["body"] async for row in sql.load_payloads(connection, keys=keys, workflow_prefix=self._only)}
         if gone := [key for key in keys if key not in bodies]:
             raise PayloadGone(f"payload {gone[0]} is not stored any more")
         return [Payload.FromString(bodies[key]) for key in keys]

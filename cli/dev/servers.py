@@ -40,7 +40,7 @@ class Server(Protocol):
 class Servers:
     """Temporal and Postgres of one data folder; the one of them that is configured elsewhere is not started here."""
 
-    def __init__(self, settings: Settings, screen: Screen, *, ephemeral: bool) -> None:
+    def __init__(self, settings: Settings, screen: Screen, *, ephemeral: bool, codec_url: str = "") -> None:
         self._screen = screen
         self._temporary = settings.data_dir / "ephemeral"
         self.temporal_address = configured_temporal()
@@ -51,7 +51,9 @@ class Servers:
         folder = self._temporary if ephemeral else settings.data_dir
         if self.temporal_address is None:
             port, ui_port = self._ports(settings)
-            self.temporal = TemporalServer(folder, port=port, ui_port=ui_port, durable=not ephemeral, namespace=configured_namespace())
+            self.temporal = TemporalServer(
+                folder, port=port, ui_port=ui_port, durable=not ephemeral, namespace=configured_namespace(), codec_url=codec_url
+            )
             self.temporal_address = self.temporal.address
         if not settings.database.url:
             self.postgres = PostgresServer(folder, options=NOT_DURABLE if ephemeral else {})

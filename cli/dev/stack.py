@@ -10,9 +10,9 @@ from typing import Any
 from cli.dev.lock import FolderLock
 from cli.dev.screen import EPHEMERAL, Screen
 from cli.dev.servers import Servers
-from cli.endpoints import Endpoints, api_url, with_database
+from cli.endpoints import Endpoints, api_url, with_database, with_origins
 from cli.record import DevRecord, remove_record
-from cli.secrets import keep_secrets, signed_with
+from cli.secrets import furnished, keep_secrets
 from cli.serving import api_socket, first_of, serve_api
 from settings import Settings
 from workflows.contracts.errors import SetupError
@@ -22,7 +22,7 @@ END_SECONDS = 10.0
 """How long API or worker may take to end, beyond the grace of running steps; then the servers end under them."""
 
 
-async def run_dev(settings: Settings, stop: asyncio.Event, *, ephemeral: bool) -> None:
+async def run_dev(settings: Settings, stop: asyncio.Event, *, ephemeral: bool, encrypted: bool) -> None:
     """Everything until `stop`. Raises SetupError, with everything ended, if a part can't start."""
     settings = settings.model_copy(update={"data_dir": settings.data_dir.expanduser().absolute()})
     screen = Screen()
@@ -30,20 +30,20 @@ async def run_dev(settings: Settings, stop: asyncio.Event, *, ephemeral: bool) -
         screen.say(f"outlast dev, data in {settings.data_dir}")
         if ephemeral:
             screen.say(EPHEMERAL)
-        await Stack(settings, screen, ephemeral=ephemeral).run(stop)
+        await Stack(settings, screen, ephemeral=ephemeral, encrypted=encrypted).run(stop)
 
 
 class Stack:
     """What runs in one `outlast dev`."""
 
-    def __init__(self, settings: Settings, screen: Screen, *, ephemeral: bool) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, screen: Screen, *, ephemeral: bool, encrypted: bool) -> None:
+        self._secrets = keep_secrets(settings.data_dir, encrypted=encrypted and not settings.codec.keys)
+        self._settings = settings = furnished(settings, self._secrets)
         self._screen = screen
         self._socket = api_socket(settings, movable=True, say=screen.say)
         self._url = api_url(settings.api.host, self._socket.getsockname()[1])
-        self._servers = Servers(settings, screen, ephemeral=ephemeral)
+        self._servers = Servers(settings, screen, ephemeral=ephemeral, codec_url=f"{self._url}/codec" if settings.codec.keys else "")
         self._durable = not ephemeral
-        self._secrets = None if settings.signing.keys else keep_secrets(settings.data_dir)
         self._endings: dict[str, asyncio.Event] = {"api": asyncio.Event(), "worker": asyncio.Event()}
         self._running: dict[str, asyncio.Task[None]] = {}
 
@@ -77,7 +77,7 @@ class Stack:
             temporal_ui=self._servers.temporal.ui_url if self._servers.temporal else "",
             database_url=found.settings.database.url,
             durable=self._durable,
-            secrets=str(self._secrets or ""),
+            secrets=str(self._secrets),
         )
         self._write(record)
         if self._servers.pids:
@@ -92,8 +92,9 @@ class Stack:
         database = self._settings.database
         # A database of one's own may come later; the one that was just started has to be there.
         required = database.required if "required" in database.model_fields_set else self._servers.postgres is not None
-        configured = self._settings if self._secrets is None else signed_with(self._settings, self._secrets)
-        settings = with_database(configured, self._servers.database_url(database.url), migrate_on_start=True, required=required)
+        settings = with_database(self._settings, self._servers.database_url(database.url), migrate_on_start=True, required=required)
+        if self._settings.codec.keys and self._servers.temporal is not None:
+            settings = with_origins(settings, self._servers.temporal.ui_origins)
         record = None if self._durable else DevRecord(api="", temporal="", database_url="", durable=False)
         return Endpoints(settings, self._servers.temporal_address, record)
 

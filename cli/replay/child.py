@@ -1,7 +1,7 @@
 """One of the processes that replay side by side: paths of histories come on stdin, as a line of JSON each, and verdicts go out on stdout.
 
 Python runs one workflow at a time per process, so a batch is as quick as there are processes. The settings are the environment's,
-as a worker's are; the database is that of the argument, if there is one, for payloads that histories only refer to.
+as a worker's are, with the data folder of the argument; the database is asked for payloads that histories only refer to.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,16 @@ from temporalio.runtime import Runtime, TelemetryConfig
 from temporalio.worker import Replayer
 
 from activities.db.client import data_converter
+from activities.db.encryption import codec_of
 from activities.db.payloads import PostgresDriver
 from activities.db.pool import Database
+from cli.endpoints import find_endpoints
 from cli.replay.verdict import Verdict, parted, said
 from cli.running import leave
+from cli.secrets import with_secrets
 from settings import load_settings
 from worker import WORKFLOWS, workflow_runner
+from workflows.contracts.errors import SetupError
 from workflows.contracts.naming import WORKFLOW_TYPES
 
 QUIET = TelemetryConfig(logging=None)
@@ -79,16 +84,16 @@ class Judge:
         return verdict.model_copy(update={"seconds": seconds, "kind": kind, "detail": detail, "event": event, "event_type": event_type})
 
 
-async def _serve(database_url: str) -> None:
+async def _serve(data_dir: str) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever else writes to stdout must not be taken for a verdict
-    settings = load_settings()
-    database = None
-    if database_url:
-        settings.database.url = database_url
-        database = await Database.open(settings.database)
-    driver = PostgresDriver(database) if database else None
-    judge = Judge(data_converter(driver, inline_limit=settings.temporal.inline_limit_bytes))
+    settings = load_settings(data_dir=Path(data_dir))
+    driver = None
+    # Kept histories may well do without a database.
+    with suppress(SetupError):
+        settings = with_secrets(find_endpoints(settings)).settings
+        driver = PostgresDriver(await Database.open(settings.database))
+    judge = Judge(data_converter(driver, codec_of(settings.codec.keys), inline_limit=settings.temporal.inline_limit_bytes))
     while line := await asyncio.to_thread(sys.stdin.readline):
         verdict = await judge.judge(Path(json.loads(line)))
         answers.write(verdict.model_dump_json() + "\n")
@@ -96,5 +101,5 @@ async def _serve(database_url: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(sys.argv[1] if len(sys.argv) > 1 else ""))
+    asyncio.run(_serve(sys.argv[1]))
     leave(0)

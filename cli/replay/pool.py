@@ -15,9 +15,9 @@ LINE_LIMIT = 1 << 20
 class Children:
     """Processes that replay one history each at a time. One that dies takes its history with it, not the batch."""
 
-    def __init__(self, count: int, database_url: str) -> None:
+    def __init__(self, count: int, data_dir: Path) -> None:
         self._count = count
-        self._command = [sys.executable, "-m", "cli.replay.child", *([database_url] if database_url else [])]
+        self._command = [sys.executable, "-m", "cli.replay.child", str(data_dir)]
 
     async def judge(self, paths: AsyncIterator[Path], told: Callable[[Verdict], None]) -> None:
         """Replays all of `paths` and tells each verdict as it comes about. Raises what `paths` raises."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cli.endpoints import Endpoints, find_endpoints, temporal_client
+from cli.endpoints import find_endpoints, temporal_client
 from cli.replay import report
 from cli.replay.pool import Children
 from cli.replay.source import asked, fetched, kept, since
@@ -62,7 +62,7 @@ async def _of_files(settings: Settings, batch: Batch) -> list[Verdict]:
         for path in paths:
             yield path
 
-    return await _judged(each(), len(paths), batch, _database(settings))
+    return await _judged(each(), len(paths), batch, settings.data_dir)
 
 
 async def _of_server(settings: Settings, batch: Batch) -> list[Verdict]:
@@ -77,10 +77,10 @@ async def _of_server(settings: Settings, batch: Batch) -> list[Verdict]:
             raise SetupError(f"--save {folder}: {error.strerror}") from error
         async with temporal_client(found) as client:
             paths = fetched(client, query, batch.limit, folder)
-            return await _judged(paths, batch.limit, batch, found.settings.database.url)
+            return await _judged(paths, batch.limit, batch, settings.data_dir)
 
 
-async def _judged(paths: AsyncIterator[Path], total: int | None, batch: Batch, database_url: str) -> list[Verdict]:
+async def _judged(paths: AsyncIterator[Path], total: int | None, batch: Batch, data_dir: Path) -> list[Verdict]:
     verdicts: list[Verdict] = []
     with report.bar() as bar:
         task = bar.add_task("replaying", total=total)
@@ -89,17 +89,8 @@ async def _judged(paths: AsyncIterator[Path], total: int | None, batch: Batch, d
             verdicts.append(verdict)
             bar.advance(task)
 
-        await Children(batch.jobs or os.cpu_count() or 1, database_url).judge(paths, told)
+        await Children(batch.jobs or os.cpu_count() or 1, data_dir).judge(paths, told)
     return verdicts
-
-
-def _database(settings: Settings) -> str:
-    """Where payloads that histories only refer to are; none if no database is known, which files may well do without."""
-    try:
-        found: Endpoints = find_endpoints(settings)
-    except SetupError:
-        return ""
-    return found.settings.database.url
 
 
 __all__ = ["Batch", "run_replay"]

@@ -33,7 +33,7 @@ class TemporalServer:
 
     `port` and `ui_port` 0: free ones, fixed by the first start. `dynamic` adds dynamic configuration (values are JSON text).
     `ui=False` leaves the Web UI out. `namespace` is there beside the one called `default`.
-    `attributes` are the search attributes, with their types, that it starts with instead of Outlast's.
+    `codec_url` is where the Web UI has payloads decrypted. `attributes` are the search attributes, with their types, that it starts with instead of Outlast's.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class TemporalServer:
         namespace: str = "default",
         attributes: Mapping[str, str] | None = None,
         dynamic: Mapping[str, str] | None = None,
+        codec_url: str = "",
     ) -> None:
         self.folder = folder
         self.port = port
@@ -56,6 +57,7 @@ class TemporalServer:
         self.namespace = namespace
         self._attributes = search_attribute_types() if attributes is None else attributes
         self._ui = ui
+        self._codec_url = codec_url
         self._chosen = (port, ui_port)
         self._dynamic = {**POLL_LIMITS, **(dynamic or {})}
         self._process: subprocess.Popen[bytes] | None = None
@@ -70,6 +72,11 @@ class TemporalServer:
     def ui_url(self) -> str:
         """Where the Web UI is."""
         return f"http://{LOOPBACK}:{self.ui_port}"
+
+    @property
+    def ui_origins(self) -> list[str]:
+        """How browsers name the Web UI's pages."""
+        return [f"http://{host}:{self.ui_port}" for host in (LOOPBACK, "localhost")]
 
     @property
     def where(self) -> str:
@@ -141,6 +148,8 @@ class TemporalServer:
         command: list[str | Path] = [temporal_binary(), "server", "start-dev", "--ip", LOOPBACK, "--port", str(self.port)]
         command += ["--namespace", self.namespace]
         command += ["--ui-port", str(self.ui_port), "--ui-disable-news-fetch"] if self._ui else ["--headless"]
+        if self._codec_url:
+            command += ["--ui-codec-endpoint", self._codec_url]
         if self.database:
             # `normal`: a commit survives the death of the process; only a power cut may take the last few.
             command += [

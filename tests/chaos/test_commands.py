@@ -158,6 +158,7 @@ async def test_doctor_is_content_with_a_good_set_up(programs: Programs, database
     assert verdicts == {
         "python": "ok",
         "settings": "ok",
+        "access": "ok",
         "models": "ok",
         "temporal": "ok",
         "postgres": "ok",

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from cli.services.ports import free_port, listen
-from cli.services.temporal import TemporalServer
+from cli.services.temporal import TemporalServer, temporal_binary
 from tests.chaos.processes import Dev, Programs, alive, at_home, chat, gone, ready
 from tests.provider import Provider, says
 
@@ -66,6 +66,26 @@ async def test_s60_dev_makes_a_signing_key_that_every_api_on_its_folder_uses(pro
     assert httpx.get(f"{dev.url}/api/sessions/s1/events", params={"until": "turn", "ticket": ticket}).status_code == 200
     assert ticket not in dev.program.output + second.output
     assert kept.split(":")[-1].strip(' "]}\n') not in dev.program.output + second.output
+
+
+async def test_dev_encrypts_from_the_day_it_is_asked_to_and_the_temporal_cli_reads_it_through_the_api(
+    programs: Programs, folder: Path
+) -> None:
+    dev = Dev(programs, folder / "data", "--encrypted")
+    await dev.ready()
+    await chat(dev.url, "Hello walrus", session_id="s1")
+
+    def shown(*options: str) -> str:
+        command = [temporal_binary(), "workflow", "show", "--address", dev.record["temporal"], "--workflow-id", "session/default/s1"]
+        return subprocess.run([*command, "--detailed", *options], capture_output=True, text=True, timeout=30, check=True).stdout
+
+    assert "walrus" not in shown()
+    assert "walrus" in shown("--codec-endpoint", f"{dev.url}/codec")
+    await dev.program.stop()
+    dev = Dev(programs, folder / "data")
+    await dev.ready()
+    await chat(dev.url, "Hello petrel", session_id="s1")
+    assert "petrel" not in shown() and "petrel" in shown("--codec-endpoint", f"{dev.url}/codec")
 
 
 async def test_dev_of_a_folder_in_use_refuses_and_names_the_holder(programs: Programs, folder: Path) -> None:

@@ -62,12 +62,13 @@ class Row:
         if not there and self.kind == "own":
             return 404
         if self.kind == "list" or not there:
-            return self.ok
+            return self.but.get(who, self.ok)
         if who in self.but:
             return self.but[who]
         return self.ok if who in TRUSTED or (self.kind == "births" and who in ELSEWHERE) else 404
 
 
+NO_ADMINS = {who: 403 for who in CALLERS if "admin" not in who}
 SESSION = "/api/sessions/{session_id}"
 CARD = {"content": "hi", "segments": [{"kind": "component", "type": "note", "data": 1}]}
 
@@ -78,6 +79,8 @@ TABLE = (
     Row("GET /openapi.json", "open"),
     Row("GET /api/sessions", "list"),
     Row("GET /api/host-actions", "list"),
+    Row("POST /codec/decode", "list", body={"payloads": []}, but=NO_ADMINS),
+    Row("POST /codec/encode", "list", body={"payloads": []}, but=NO_ADMINS),
     Row(f"GET {SESSION}", "own"),
     Row(f"GET {SESSION}/messages", "own"),
     Row(f"GET {SESSION}/messages/{{message_id}}", "own"),

@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import uuid4
@@ -11,40 +11,33 @@ from uuid import uuid4
 import pytest
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
-from temporalio.converter import PayloadCodec, StorageDriverRetrieveContext, StorageDriverStoreContext, StorageDriverWorkflowInfo
+from temporalio.converter import StorageDriverRetrieveContext, StorageDriverStoreContext, StorageDriverWorkflowInfo
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Replayer, Worker
 
 from activities.db.client import connect, data_converter
+from activities.db.encryption import codec_of
 from activities.db.payloads import PayloadGone, PostgresDriver
 from activities.db.pool import Database
 from cli.services.postgres import PostgresServer
-from settings import DatabaseSettings, Settings
+from settings import CodecSettings, DatabaseSettings, Settings
 from tests import services
 from tests.io.echo import Echo, Saying, repeat
+from tests.io.keys import keys
 from workflows.contracts.errors import ServiceUnavailable, SetupError
 
 MEGABYTE = "m" * 1_000_000
+CLEAR = CodecSettings()
 EchoHandle = WorkflowHandle[Echo, list[Saying]]
 
 
-class Turned(PayloadCodec):
-    """Turns every byte over: enough to see on which side of the codec something is stored."""
-
-    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        return [Payload(metadata={"encoding": b"turned"}, data=bytes(255 - byte for byte in one.SerializeToString())) for one in payloads]
-
-    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        return [Payload.FromString(bytes(255 - byte for byte in one.data)) for one in payloads]
-
-
 @asynccontextmanager
-async def echoing(temporal_address: str, database: Database, codec: PayloadCodec | None = None) -> AsyncIterator[EchoHandle]:
+async def echoing(temporal_address: str, database: Database, codec: CodecSettings = CLEAR) -> AsyncIterator[EchoHandle]:
     """A running echo, its worker and an api client, as they are in production."""
-    settings = Settings(task_queue=f"echo-{uuid4()}")
-    hands = await connect(settings, database, temporal_address, for_api=False, codec=codec)
+    settings = Settings(task_queue=f"echo-{uuid4()}", codec=codec)
+    hands = await connect(settings, database, temporal_address, for_api=False)
     async with Worker(hands, task_queue=settings.task_queue, workflows=[Echo], activities=[repeat]):
-        client = await connect(settings, database, temporal_address, for_api=True, codec=codec)
+        client = await connect(settings, database, temporal_address, for_api=True)
         yield await client.start_workflow(Echo.run, id=f"echo/{uuid4()}", task_queue=settings.task_queue)
 
 
@@ -86,7 +79,7 @@ async def test_small_payloads_are_json_without_defaults(temporal_address: str, d
 
 
 async def test_failures_are_not_readable_in_history(temporal_address: str, database: Database) -> None:
-    async with echoing(temporal_address, database, Turned()) as echo:
+    async with echoing(temporal_address, database, keys("a")) as echo:
         with pytest.raises(WorkflowUpdateFailedError) as caught:
             await echo.execute_update(Echo.fail, "hunter2")
         assert "refused: hunter2" in str(caught.value.cause)
@@ -95,12 +88,14 @@ async def test_failures_are_not_readable_in_history(temporal_address: str, datab
 
 
 async def test_storage_is_behind_the_codec(temporal_address: str, database: Database) -> None:
-    async with echoing(temporal_address, database, Turned()) as echo:
+    async with echoing(temporal_address, database, keys("a")) as echo:
         assert (await echo.execute_update(Echo.say, Saying(text=MEGABYTE))).text == MEGABYTE
         assert len(await stored(database)) == 2
         assert not any(b"mmmm" in body for _, body in await stored(database))
         history = await echo.fetch_history()
-    await Replayer(workflows=[Echo], data_converter=data_converter(PostgresDriver(database), Turned())).replay_workflow(history)
+    await Replayer(workflows=[Echo], data_converter=data_converter(PostgresDriver(database), codec_of(keys("a").keys))).replay_workflow(
+        history
+    )
 
 
 async def test_r15_storage_lost_and_back(temporal_address: str, own_postgres: PostgresServer) -> None:

@@ -1,7 +1,7 @@
 """Names that more than one process must agree on."""
 
 import unicodedata
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from temporalio.common import SearchAttributeKey
 
@@ -9,7 +9,7 @@ SESSION_WORKFLOW = "SessionWorkflow"
 ERASURE_WORKFLOW = "ErasureWorkflow"
 PRINCIPAL_ERASURE_WORKFLOW = "PrincipalErasureWorkflow"
 
-WORKFLOW_TYPES = (SESSION_WORKFLOW, ERASURE_WORKFLOW)
+WORKFLOW_TYPES = (SESSION_WORKFLOW, ERASURE_WORKFLOW, PRINCIPAL_ERASURE_WORKFLOW)
 """Every workflow type that workers run."""
 
 MOST_PARTY_BYTES = 255
@@ -41,7 +41,19 @@ def principal_erasure_workflow_id(tenant: str, principal: str) -> str:
 
 def session_workflow_id(tenant: str, session_id: str) -> str:
     """The workflow id of a session. The tenant is percent-encoded, so no two pairs share an id (S17)."""
-    return f"session/{quote(tenant, safe='')}/{session_id}"
+    return f"{tenant_prefix(tenant)}{session_id}"
+
+
+def tenant_prefix(tenant: str) -> str:
+    """How the workflow ids of a tenant's sessions begin."""
+    return f"session/{quote(tenant, safe='')}/"
+
+
+def tenant_of(workflow_id: str) -> str | None:
+    """The tenant of a session's workflow; None for a workflow that is no session's."""
+    kind, _, rest = workflow_id.partition("/")
+    tenant, slash, _ = rest.partition("/")
+    return unquote(tenant) if kind == "session" and slash else None
 
 
 TENANT = SearchAttributeKey.for_keyword("OutlastTenant")

@@ -4,9 +4,9 @@ insert into payloads (key, workflow_id, body, created_at)
 select p.key, :workflow_id, p.body, :at
 from unnest(:keys::uuid[], :bodies::bytea[]) as p (key, body);
 
--- name: load_payloads(keys)
--- The payloads that history refers to.
-select key, body from payloads where key = any (:keys::uuid[]);
+-- name: load_payloads(keys, workflow_prefix)
+-- The payloads that history refers to, of workflows whose ids begin so.
+select key, body from payloads where key = any (:keys::uuid[]) and starts_with(workflow_id, :workflow_prefix);
 
 -- name: payloads_of_workflow(workflow_id, before)
 -- Payloads of a workflow id that were stored until a time.

@@ -1,0 +1,117 @@
+"""Encrypted histories, and the codec server through which operators read them."""
+
+import base64
+import json
+from typing import Any
+
+from google.protobuf import json_format
+from temporalio.api.common.v1 import Payload
+from temporalio.client import Client, WorkflowHistory
+
+from settings import AccessSettings
+from tests.io.keys import keys
+from tests.models import calls, says, script
+from tests.system import System, running_system
+
+UI = "http://127.0.0.1:8233"
+LARGE = "walrus " * 40_000
+WORDS = ("walrus", "petrel", "gannet", "puffin")
+
+
+async def raw(system: System, session: str) -> WorkflowHistory:
+    """A session's history as the server has it."""
+    client = await Client.connect(system.address)
+    return await client.get_workflow_handle(system.workflow(session).id).fetch_history()
+
+
+def payloads_of(value: Any) -> list[dict[str, Any]]:
+    """Every payload in a history's JSON, wherever it is."""
+    if isinstance(value, dict):
+        inside = [found for part in value.values() for found in payloads_of(part)]
+        return [value, *inside] if "encoding" in value.get("metadata", ()) else inside
+    return [found for part in value for found in payloads_of(part)] if isinstance(value, list) else []
+
+
+async def shown(system: System, payloads: list[dict[str, Any]], tenant: str) -> str:
+    """What the codec server shows an admin of a tenant, as text."""
+    said = {"X-Outlast-Tenant": tenant, "X-Outlast-Principal": "root", "X-Outlast-Roles": "admin"}
+    answer = await system.http.post("/codec/decode", json={"payloads": payloads}, headers=said)
+    assert answer.status_code == 200, answer.text
+    decoded = [json_format.ParseDict(one, Payload()) for one in answer.json()["payloads"]]
+    assert len(decoded) == len(payloads)
+    return " ".join(one.data.decode(errors="replace") for one in decoded)
+
+
+async def talk(system: System, tenant: str) -> None:
+    said = {"X-Outlast-Tenant": tenant, "X-Outlast-Principal": "ann"}
+    for body in (
+        {"content": LARGE},
+        {"content": "petrel"},
+        {"tool_call_id": "c1", "tool_result": "puffin", "tool_outcome": "failed"},
+    ):
+        answer = await system.http.post("/api/chat", json={"session_id": "s1", **body}, headers=said)
+        assert answer.status_code == 200, answer.text
+
+
+async def test_temporal_keeps_no_word_of_a_conversation_and_its_tenants_admin_reads_all(database_url: str, temporal_address: str) -> None:
+    scripted = script(says("gannet"), calls(("c1", "open_page", {"url": "petrel"})), says("gannet"))
+    access = AccessSettings(mode="header", origins=[UI])
+    async with running_system(database_url, temporal_address, scripted, codec=keys("a"), access=access) as system:
+        await talk(system, system.tenant)
+        history = await raw(system, "s1")
+        text = history.to_json()
+        kept = payloads_of(json.loads(text))
+        clear = text + " ".join(base64.b64decode(one.get("data", "")).decode(errors="replace") for one in kept)
+        assert not [word for word in WORDS if word in clear]
+        assert not await system.conn.fetchval("select count(*) from payloads where position('walrus'::bytea in body) > 0")
+        assert await system.conn.fetchval("select count(*) from payloads") > 0
+
+        seen = await shown(system, kept, system.tenant)
+        assert [word for word in WORDS if word in seen] == list(WORDS)
+        assert not [word for word in WORDS if word in await shown(system, kept, f"{system.tenant}-other")]
+        damaged = [{"metadata": {"encoding": kept[0]["metadata"]["encoding"]}, "data": "AAAA"}]
+        assert await shown(system, damaged, system.tenant) == "\0\0\0"
+
+        preflight = {"Origin": UI, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "x-namespace,content-type"}
+        allowed = await system.http.options("/codec/decode", headers=preflight)
+        assert (allowed.status_code, allowed.headers["access-control-allow-origin"]) == (200, UI)
+
+
+async def test_sessions_go_on_when_encryption_begins_and_when_a_key_is_replaced(database_url: str, temporal_address: str) -> None:
+    scripted = script(says("one"), says("two"), says("three"))
+    async with running_system(database_url, temporal_address, scripted) as system:
+        await system.chat("s1", "walrus")
+    for number, ring in enumerate((keys("a"), keys("b", "a"))):
+        async with running_system(database_url, temporal_address, scripted, like=system, codec=ring) as again:
+            assert (await again.chat("s1", "petrel"))["content"] == ("two", "three")[number]
+            names = {
+                base64.b64decode(one["metadata"]["encryption-key-id"]).decode()
+                for one in payloads_of(json.loads((await raw(again, "s1")).to_json()))
+                if "encryption-key-id" in one["metadata"]
+            }
+            assert names == ({"a"}, {"a", "b"})[number]
+
+
+async def test_a_payload_that_an_operator_writes_is_encrypted_and_read_by_the_session(database_url: str, temporal_address: str) -> None:
+    async with running_system(database_url, temporal_address, script(says("one")), codec=keys("a")) as system:
+        said = {"content": "petrel", "id": "m1", "tenant": system.tenant}
+        plain = {
+            "metadata": {"encoding": base64.b64encode(b"json/plain").decode()},
+            "data": base64.b64encode(json.dumps(said).encode()).decode(),
+        }
+        answer = await system.http.post("/codec/encode", json={"payloads": [plain]})
+        (sealed,) = answer.json()["payloads"]
+        assert base64.b64decode(sealed["metadata"]["encoding"]) == b"binary/encrypted"
+        read = await system.http.post("/codec/decode", json={"payloads": [sealed]})
+        assert json.loads(base64.b64decode(read.json()["payloads"][0]["data"])) == said
+        bad = await system.http.post("/codec/decode", json={"payloads": [{"data": "A"}]})
+        assert (bad.status_code, bad.json()["detail"]) == (422, "a payload is as Temporal's JSON writes it: metadata and data in base64")
+
+
+async def test_without_keys_the_codec_server_shows_what_is_kept_elsewhere(database_url: str, temporal_address: str) -> None:
+    async with running_system(database_url, temporal_address, script(says("one"))) as system:
+        await system.chat("s1", LARGE)
+        kept = payloads_of(json.loads((await raw(system, "s1")).to_json()))
+        assert not [one for one in kept if "walrus" in base64.b64decode(one.get("data", "")).decode()]
+        answer = await system.http.post("/codec/decode", json={"payloads": kept})
+        assert [one for one in answer.json()["payloads"] if "walrus" in base64.b64decode(one.get("data", "")).decode()]
