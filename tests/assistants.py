@@ -56,4 +56,8 @@ assistant = Profile(
 other = Profile("other", "You are another assistant.")
 thrifty = Profile("thrifty", "You do little.", tools=[add], budget={"max_requests": 1})
 patient = Profile("patient", "You ask for all at once.", host_tools=[OPEN_PAGE, ASK_USER], handover="all")
-profiles = [assistant, other, thrifty, patient]
+SOON = HostTool("soon", "Waits an hour.", {"type": "object"}, deadline_seconds=3600, remind_seconds=1800)
+LATER = HostTool("later", "Waits ten hours.", {"type": "object"}, deadline_seconds=36000, remind_seconds=18000)
+first = Profile("first", "You are watched.", tools=[add], host_tools=[OPEN_PAGE, SOON, LATER])
+second = Profile("second", "You are watched too.", tools=[add], host_tools=[OPEN_PAGE, SOON, LATER])
+profiles = [assistant, other, thrifty, patient, first, second]

@@ -111,14 +111,12 @@ class SessionInputs:
         )
 
     def bear(self, principal: str, profile: str | None, subject: str | None) -> None:
-        """The first accepted input makes the session: its uid, owner and binding. The first subject binds it (R53)."""
+        """The first accepted input makes the session: its uid, owner and binding, which later ones don't change (R26)."""
         head = self._jobs.state.head
         if not head.born:
             binding = Binding(profile=profile or head.default_profile, subject=subject)
             self._jobs.set_head(session_uid=str(workflow.uuid4()), owner=principal, binding=binding)
             workflow.upsert_memo({"session_uid": self._jobs.state.head.session_uid})
-        elif subject and head.binding.subject is None:
-            self._jobs.set_head(binding=Binding(profile=profile or head.binding.profile, subject=subject))
 
     def _take_tombstone(self, turn_id: str) -> bool:
         until = self._jobs.state.tombstones.get(turn_id)

@@ -3,9 +3,11 @@
 import json
 from typing import Any
 
+from tests.model.records import UNNAMED, Message, Turn
 from tests.model.reference import Session
-from tests.model.turns import UNNAMED, Message, Turn
 from tests.system import System
+from workflows.contracts.inputs import RecordedRefusal
+from workflows.rules.state import KEPT_REFUSALS
 
 Shown = dict[str, Any]
 
@@ -42,6 +44,7 @@ async def shown_by(system: System, model: Session, caller: str, api: int) -> Sho
     pending, live = view["pending_action"], view["live_turn"]
     return {
         "owner": view["owner_id"],
+        "bound": (view["profile"], view["subject"]),
         "status": view["status"],
         "leaf": names[view["active_leaf_id"]],
         "revision": view["revision"],
@@ -54,7 +57,21 @@ async def shown_by(system: System, model: Session, caller: str, api: int) -> Sho
         "tree": sorted((names[row["id"]], names[row["parent_id"]], row["role"], row["content"]) for row in tree),
         "turns": await _turns(system, uid, names),
         "steering": await _steering(system, uid, names),
+        "clock": await _rung(system, uid),
+        "refusals": await _refusals(system, session) if model.refusals else [],
     }
+
+
+async def _rung(system: System, uid: Any) -> tuple[int, int]:
+    types = ("host_action.reminder", "host_action.expired")
+    rows = await system.conn.fetch("select type, count(*) from events where session_uid = $1 and type = any($2) group by 1", uid, types)
+    counts = {row["type"]: row["count"] for row in rows}
+    return counts.get(types[0], 0), counts.get(types[1], 0)
+
+
+async def _refusals(system: System, session: str) -> list[tuple[str, str]]:
+    found = await system.workflow(session).query("refusals", result_type=list[RecordedRefusal])
+    return [(refusal.what, refusal.code) for refusal in found]
 
 
 def _row(row: dict[str, Any], names: Names) -> tuple[Any, ...]:
@@ -102,6 +119,7 @@ def shown_in(model: Session) -> Shown:
     begun = sorted((turn for turn in model.turns.values() if turn.number and turn.state != "waits"), key=lambda turn: turn.number)
     return {
         "owner": model.owner,
+        "bound": (model.profile, model.subject),
         "status": model.status,
         "leaf": model.leaf,
         "revision": model.revision,
@@ -114,6 +132,8 @@ def shown_in(model: Session) -> Shown:
         "tree": sorted((one.id, one.parent, one.role, one.content) for one in model.messages.values()),
         "turns": [_model_turn(turn) for turn in begun],
         "steering": [(one.id, "delivered" if one.message else "pending", one.message) for one in model.steering.values()],
+        "clock": (model.reminders, model.expired),
+        "refusals": model.refusals[-KEPT_REFUSALS:],
     }
 
 

@@ -11,7 +11,7 @@ from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelMessage, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall
 
-from tests.model.turns import Move
+from tests.model.records import Move
 from tests.models import Script
 
 SESSION = re.compile(r"^\[([^\]]+)\]")
@@ -30,6 +30,17 @@ class Director(Script):
         self.coming: dict[str, deque[Move]] = defaultdict(deque)
         self.faults: list[str] = []
         self._held: dict[str, asyncio.Event] = {}
+        self._gates: dict[str, Move] = {}
+
+    @property
+    def held(self) -> set[str]:
+        """The sessions whose models stand at their gates."""
+        return set(self._held)
+
+    def expect_again(self) -> None:
+        """Every process goes away: what stands at its gate will be asked for once more."""
+        for session in self._held:
+            self.coming[session].appendleft(self._gates[session])
 
     def expect(self, session: str, moves: list[Move]) -> None:
         """What the next requests of a session are to be, behind those that are expected already."""
@@ -70,6 +81,7 @@ class Director(Script):
         if move.what == "boom":
             raise ValueError("a bug of the model's client")
         if move.what == "gate":
+            self._gates[session] = move
             held = self._held[session] = asyncio.Event()
             try:
                 await held.wait()

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tests.model.turns import DEFAULT, RETRYABLE, Message, Refused, Steering, Turn, Turns
+from tests.model.records import DEFAULT, LIFE, RETRYABLE, Message, Refused, Steering, Turn
+from tests.model.turns import Turns
 
 
 @dataclass
@@ -27,12 +28,14 @@ class Session(Turns):
             if known[0] != body:
                 raise Refused("duplicate_id")
             return self.turns[known[1]]
+        self.bound(turn.profile or None, turn.subject)
         self.fits(turn)
         self.expect(revision)
         busy = self.live is not None or bool(self.batch)
         if when_busy == "reject" and busy:
             raise Refused("busy")
-        self.owner = self.owner or caller
+        self.bear(caller, turn.profile or None, turn.subject)
+        turn.profile = turn.profile or self.profile
         turn.polite, turn.replaces = when_busy == "enqueue", when_busy == "replace" and busy
         self.bodies[turn.user] = (body, turn.id)
         if when_busy in ("interrupt", "replace"):
@@ -42,6 +45,16 @@ class Session(Turns):
                 self.cut(self.live)
         self.put(turn)
         return turn
+
+    def bear(self, caller: str, profile: str | None, subject: str | None) -> None:
+        """The first accepted input makes the session and binds it."""
+        if self.owner is None:
+            self.owner, self.profile, self.subject = caller, profile or DEFAULT, subject
+
+    def bound(self, profile: str | None, subject: str | None) -> None:
+        """A session with a subject refuses another one, and another profile (R52)."""
+        if self.subject is not None and (profile not in (None, self.profile) or subject not in (None, self.subject)):
+            raise Refused("binding_conflict")
 
     def fits(self, turn: Turn) -> None:
         """A new message's ids are new, its parent is known."""
@@ -63,27 +76,29 @@ class Session(Turns):
         self.expect(revision)
         if not self.batch:
             raise Refused("not_pending")
-        if call_id != self.batch[0]:
+        if call_id not in self.wanted:
             raise Refused("call_mismatch", pending_call_id=self.batch[0])
         assert self.batch_of
         turn.message, turn.profile, turn.last = self.batch_of.message, self.batch_of.profile, len(self.batch) == 1
-        turn.polite = True
+        turn.polite, turn.handover = True, self.batch_of.handover
         self.put(turn)
         return turn
 
-    def steer(self, caller: str, new: Steering, turn_id: str) -> tuple[str, str | None]:
+    def steer(self, caller: str, new: Steering, turn_id: str, revision: int | None = None) -> tuple[str, str | None]:
         """Steering: what it is answered."""
         self.admit(caller)
         if known := self.steering.get(new.id):
             if (known.content, known.profile) != (new.content, new.profile):
                 raise Refused("duplicate_id")
             return known.receipt
+        self.bound(new.profile, None)
+        self.expect(revision)
         self.steering[new.id] = new
         joins = [self.live] if self.live else []
         joins += [turn for turn in self.queue if not turn.cancelled and turn.last]
         if not self.batch and not any(new.profile in (None, turn.profile) for turn in joins):
             new.receipt = ("promoted", turn_id)
-            self.put(Turn(turn_id, "steering", new.profile or DEFAULT))
+            self.put(Turn(turn_id, "steering", new.profile or self.profile))
         return new.receipt
 
     def cancel(self, caller: str, turn_id: str | None) -> tuple[bool, str | None]:
@@ -127,7 +142,7 @@ class Session(Turns):
         self.put(turn)
         return turn
 
-    def card(self, caller: str, card_id: str, content: str, body: Any) -> None:
+    def card(self, caller: str, card_id: str, content: str, body: Any, binds: tuple[str | None, str | None], revision: int | None) -> None:
         """A host card."""
         if self.owner is not None:
             self.admit(caller)
@@ -135,19 +150,22 @@ class Session(Turns):
             if known[0] != body:
                 raise Refused("duplicate_id")
             return
+        self.bound(*binds)
+        self.expect(revision)
         if self.live or self.batch:
             raise Refused("busy")
         if card_id in self.messages:
             raise Refused("duplicate_id")
-        self.owner = self.owner or caller
+        self.bear(caller, *binds)
         self.bodies[card_id] = (body, "")
         self.messages[card_id] = Message(card_id, self.leaf, "host", content, [content] if content else [])
         self.hung_under, self.leaf, self.last = self.leaf, card_id, None
         self.revision += 1
 
-    def move(self, caller: str, leaf: str) -> None:
+    def move(self, caller: str, leaf: str, revision: int | None) -> None:
         """Another active leaf."""
         self.admit(caller)
+        self.expect(revision)
         if self.live:
             raise Refused("busy")
         if leaf not in self.messages:
@@ -155,6 +173,18 @@ class Session(Turns):
         self.settle("superseded")
         self.leaf, self.last = leaf, None
         self.revision += 1
+
+    def delete(self, caller: str, revision: int | None) -> None:
+        """The session's end; what is left to do is the one who keeps it."""
+        self.admit(caller)
+        self.expect(revision)
+
+    def jump(self, seconds: float) -> bool:
+        """So much time passes with nobody doing anything. False: the session's time is over."""
+        self.clock += seconds
+        self.tombstones.clear()
+        self.ring()
+        return self.clock < LIFE
 
     def release(self) -> None:
         """The model's gate opens."""

@@ -2,11 +2,15 @@
 
 import asyncio
 import itertools
+from collections import Counter
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
 import httpx
+from temporalio.service import RPCError
+from temporalio.testing import TimeSkipper
 
 from activities.db.reads import Reads
 from api.sending import Workflows
@@ -14,8 +18,8 @@ from api.turns import said
 from tests.model.comparing import ended_of, model_ended, shown_by, shown_in
 from tests.model.director import Director
 from tests.model.invariants import check_rows
+from tests.model.records import DEFAULT, HOUR, LIFE, UNNAMED, Refused, Turn
 from tests.model.reference import Session
-from tests.model.turns import UNNAMED, Refused, Turn
 from tests.system import System, running_system
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import Input
@@ -26,26 +30,46 @@ _numbers = itertools.count(1)
 
 
 class World:
-    """A running system that outlives examples. `steps` counts what was played."""
+    """A running system that outlives examples. `played` counts its steps by their kind."""
 
     def __init__(self, database_url: str, address: str) -> None:
         self._where = (database_url, address)
         self._stack = AsyncExitStack()
         self.director = Director()
         self.system: System
-        self.steps = 0
+        self.played: Counter[str] = Counter()
+
+    @property
+    def steps(self) -> int:
+        """How many steps were played."""
+        return self.played.total()
 
     async def start(self, like: System | None = None) -> None:
-        self.system = await self._stack.enter_async_context(running_system(*self._where, self.director, apis=2, like=like))
+        settings: dict[str, Any] = {"profile": DEFAULT, "session_ttl_hours": LIFE / HOUR, "worker_shutdown_seconds": 0.0}
+        self.system = await self._stack.enter_async_context(running_system(*self._where, self.director, apis=2, like=like, **settings))
+        self.skipper = TimeSkipper(self.system.temporal)
 
     async def stop(self) -> None:
         await self._stack.aclose()
 
     async def restart(self) -> None:
-        """Every process goes and comes back."""
+        """Every process goes and comes back. What was being asked of a model is asked again."""
+        self.director.expect_again()
+        held = self.director.held
         await self.stop()
         self._stack = AsyncExitStack()
         await self.start(like=self.system)
+        await self.system.until(lambda: self.director.held == held)
+
+
+@dataclass
+class Kept:
+    """A write under an idempotency key: it may come again. `judged` is a turn, or the answer that it got."""
+
+    key: str
+    path: str
+    body: dict[str, Any]
+    judged: Turn | dict[str, Any]
 
 
 class Pairs:
@@ -57,6 +81,7 @@ class Pairs:
         self.models = [Session(f"s{tag}-{place}") for place in range(sessions)]
         self.played: list[Step] = []
         self._bodies: list[dict[str, dict[str, Any]]] = [{} for _ in range(sessions)]
+        self._kept: list[list[Kept]] = [[] for _ in range(sessions)]
         self._fresh = itertools.count(1)
 
     async def _real(self, model: Session, name: str) -> str:
@@ -92,8 +117,20 @@ class Pairs:
         moves, model.moves = model.moves, []
         self.world.director.expect(model.name, moves)
 
-    async def _post(self, path: str, body: dict[str, Any], caller: str, api: int) -> httpx.Response:
-        return await self.world.system.post(path, body, api=api, headers={"x-test-principal": caller})
+    async def _post(self, path: str, body: dict[str, Any], caller: str, api: int, key: str = "") -> httpx.Response:
+        headers = {"x-test-principal": caller} | ({"idempotency-key": key} if key else {})
+        return await self.world.system.post(path, body, api=api, headers=headers)
+
+    def _key(self, wanted: bool) -> str:
+        return f"{self.models[0].name}-{next(self._fresh)}" if wanted else ""
+
+    def _keep(self, model: Session, key: str, path: str, body: dict[str, Any], judged: Any) -> None:
+        if key and not isinstance(judged, Refused):
+            self._kept[self.models.index(model)].append(Kept(key, path, body, judged))
+
+    def _forget(self, at: int) -> None:
+        """The session is over; its id is free."""
+        self.models[at], self._bodies[at], self._kept[at] = Session(self.models[at].name), {}, []
 
     async def _behind(self, model: Session, posted: Any) -> httpx.Response:
         """Sends while a turn runs, then lets that end (R73)."""
@@ -104,11 +141,12 @@ class Pairs:
         return await task  # type: ignore[no-any-return]
 
     async def _chat(self, model: Session, body: dict[str, Any], judged: Any, caller: str, api: int, *,
-                    path: str | None = None, behind: bool = False) -> None:  # fmt: skip
+                    path: str = "/chat", behind: bool = False, key: str = "") -> None:  # fmt: skip
         goes_on = isinstance(judged, Turn) and judged.state in ("running", "waits")
-        body = body if path else {"session_id": model.name, **body}
+        body = {"session_id": model.name, **body} if path == "/chat" else body
         self._expect(model)
-        posted = self._post((path or "/chat") + ("?wait=false" if goes_on and not behind else "?"), body, caller, api)
+        self._keep(model, key, path, body, judged)
+        posted = self._post(path + ("?wait=false" if goes_on and not behind else ""), body, caller, api, key)
         answer = await (self._behind(model, posted) if behind else posted)
         if isinstance(judged, Refused):
             self._refused(answer, judged)
@@ -145,7 +183,10 @@ class Pairs:
         found: list[dict[str, Any]] = [{}]
 
         async def same() -> bool:
-            found[0] = await shown_by(self.world.system, model, model.owner or OWNER, api)
+            try:
+                found[0] = await shown_by(self.world.system, model, model.owner or OWNER, api)
+            except (AssertionError, RPCError):  # the session ended between two reads
+                return False
             return found[0] == wanted and director.holds(model.name) == (model.live is not None)
 
         try:

@@ -1,89 +1,9 @@
-"""What a session is, in plain Python: no clock, no process, no storage. Written from the semantics, not from the code.
-
-A message of the assistant is named after the turn that made it (`@turn`), since its real id is the runtime's to choose.
-"""
+"""How the turns of a session run, in plain Python: no clock, no process, no storage. Written from the semantics, not from the code."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
-DEFAULT = "assistant"
-UNNAMED = "?"
-"""What the ids begin with of turns whose real ones the runtime chose."""
-
-WORDS = {"success": "completed", "failed": "failed", "denied": "denied"}
-RETRYABLE = {"internal", "empty_response"}
-FAILS = {"boom": "internal", "bad": "provider_client_error", "empty": "empty_response"}
-
-
-class Move(NamedTuple):
-    """One model request: what the model does, and the words of people that it is sent."""
-
-    what: str
-    text: str
-    calls: tuple[tuple[str, str], ...]
-    prompts: tuple[str, ...]
-
-
-class Refused(Exception):
-    """An input that does not fit."""
-
-    def __init__(self, code: str, **facts: Any) -> None:
-        super().__init__(code)
-        self.code, self.facts = code, facts
-
-
-@dataclass
-class Message:
-    id: str
-    parent: str | None
-    role: Literal["user", "assistant", "host"]
-    content: str = ""
-    heard: list[str] = field(default_factory=list)
-    error: str | None = None
-
-
-@dataclass
-class Call:
-    id: str
-    tool: str
-    message: str
-    state: tuple[str, str | None] | None = None
-
-
-@dataclass
-class Steering:
-    id: str
-    content: str
-    profile: str | None
-    receipt: tuple[str, str | None] = ("queued", None)
-    message: str | None = None
-
-
-@dataclass
-class Turn:
-    id: str
-    kind: str
-    profile: str
-    plan: tuple[str, ...] = ()
-    content: str = ""
-    parent: str | None = None
-    user: str | None = None
-    result: tuple[str, str] | None = None
-    last: bool = True
-    polite: bool = False
-    replaces: bool = False
-    cancelled: bool = False
-    message: str = ""
-    number: int = 0
-    attempt: int = 1
-    step: int = 0
-    said: list[str] = field(default_factory=list)
-    taken: list[Steering] = field(default_factory=list)
-    state: str = "waits"
-    error: str | None = None
-    revision: int = 0
-    pending: tuple[str, ...] = ()
-    text: str = ""
+from tests.model.records import ASKS, DEFAULT, FAILS, TIMES, UNNAMED, WORDS, Call, Message, Move, Steering, Turn
 
 
 @dataclass
@@ -92,6 +12,8 @@ class Turns:
 
     name: str
     owner: str | None = None
+    profile: str = DEFAULT
+    subject: str | None = None
     messages: dict[str, Message] = field(default_factory=dict)
     bodies: dict[str, tuple[Any, str]] = field(default_factory=dict)
     turns: dict[str, Turn] = field(default_factory=dict)
@@ -110,6 +32,11 @@ class Turns:
     moves: list[Move] = field(default_factory=list)
     counter: int = 0
     unnamed: int = 0
+    clock: float = 0.0
+    reminded: set[str] = field(default_factory=set)
+    reminders: int = 0
+    expired: int = 0
+    refusals: list[tuple[str, str]] = field(default_factory=list)
 
     # Reading
 
@@ -148,6 +75,8 @@ class Turns:
         """Runs what waits, one after the other, until the model's gate."""
         while self.queue and self.live is None:
             self.begin(self.queue.pop(0))
+        if self.live is None:
+            self.ring()
 
     def begin(self, turn: Turn) -> None:
         if turn.kind == "steering" and turn.attempt == 1 and not self.find_place(turn):
@@ -179,7 +108,8 @@ class Turns:
             self.hang(turn)
         if turn.result:
             call_id, outcome = turn.result
-            self.calls[call_id].state = (outcome, None if outcome == "success" else WORDS[outcome])
+            shown = "interrupted" if outcome == "expired" else outcome
+            self.calls[call_id].state = (shown, None if outcome == "success" else WORDS[outcome])
             self.batch.remove(call_id)
 
     def find_place(self, turn: Turn) -> bool:
@@ -221,23 +151,21 @@ class Turns:
             self.close(turn, what, text)
 
     def asked(self, what: str) -> tuple[tuple[str, str], ...]:
-        """The calls that the model makes: `server` one of ours, `host2` two of the host's, `mixed` one of each."""
-        host = {"host1": 1, "host2": 2, "host3": 3, "mixed": 1}.get(what, 0)
-        tools = ["add"] * (what in ("server", "mixed")) + ["open_page"] * host
-        return tuple((f"c{self.counter}-{place}", tool) for place, tool in enumerate(tools))
+        """The calls that the model makes now."""
+        return tuple((f"c{self.counter}-{place}", tool) for place, tool in enumerate(ASKS.get(what, ())))
 
     def close(self, turn: Turn, what: str, text: str) -> None:
         """A step ends."""
         if what in FAILS:
             self.fail(turn, FAILS[what], text if what == "boom" else "")
             return
-        self.say(turn, "" if what.startswith(("host", "server", "mixed")) else text)
+        self.say(turn, "" if what in ASKS else text)
         self.messages[turn.message].error = None
         for one in turn.taken:
             one.message = turn.message
             self.messages[turn.message].heard.append(one.content)
         turn.step += 1
-        made = [Call(call_id, tool, turn.message, None if tool == "open_page" else ("success", None)) for call_id, tool in self.asked(what)]
+        made = [Call(call_id, tool, turn.message, ("success", None) if tool == "add" else None) for call_id, tool in self.asked(what)]
         self.calls |= {call.id: call for call in made}
         self.batch = [call.id for call in made if call.state is None]
         if self.batch:
@@ -267,7 +195,7 @@ class Turns:
         left = [one for one in self.steering.values() if one.message is None and one.profile not in (None, turn.profile)]
         if state == "completed" and left and not self.queue:
             self.unnamed += 1
-            self.put(Turn(f"{UNNAMED}{self.unnamed}", "steering", left[0].profile or DEFAULT))
+            self.put(Turn(f"{UNNAMED}{self.unnamed}", "steering", left[0].profile or self.profile))
 
     def settle(self, status: str) -> list[str]:
         """What was pending gets one status; answers the calls."""
@@ -282,3 +210,36 @@ class Turns:
         message = self.messages[turn.message]
         assert message.content.endswith(text)
         message.content = message.content.removesuffix(text)
+
+    # Time
+
+    @property
+    def wanted(self) -> list[str]:
+        """The calls that the host is asked for now."""
+        return self.batch if self.batch_of and self.batch_of.handover == "all" else self.batch[:1]
+
+    def alarms(self) -> list[tuple[float, str, str]]:
+        """What is due by now, the earliest first. Real time hardly passes in an example: only jumps count, from the session's beginning."""
+        timed = [(call_id, TIMES[self.calls[call_id].tool]) for call_id in self.wanted if self.calls[call_id].tool in TIMES]
+        due = [(after, "deadline", call_id) for call_id, after in timed]
+        due += [(after / 2, "reminder", call_id) for call_id, after in timed if call_id not in self.reminded]
+        return sorted(alarm for alarm in due if alarm[0] <= self.clock)
+
+    def ring(self) -> None:
+        """Reminds, and records as unknown, as long as something is due."""
+        while self.live is None and (due := self.alarms()):
+            _, what, call_id = due[0]
+            if what == "reminder":
+                self.reminded.add(call_id)
+                self.reminders += 1
+            else:
+                self.expire(call_id)
+
+    def expire(self, call_id: str) -> None:
+        """A deadline passes: the model goes on knowing that nothing is known."""
+        assert self.batch_of
+        self.expired += 1
+        self.unnamed += 1
+        turn = Turn(f"{UNNAMED}{self.unnamed}", "continuation", self.batch_of.profile, result=(call_id, "expired"))
+        turn.message, turn.last, turn.polite, turn.handover = self.batch_of.message, len(self.batch) == 1, True, self.batch_of.handover
+        self.put(turn)

@@ -1,0 +1,76 @@
+"""What happens to sessions beside the inputs of hosts: signals, time, restarts, rollovers."""
+
+from contextlib import suppress
+from typing import Any
+
+from temporalio.service import RPCError
+
+from tests.model.records import HOUR, Refused, Steering, Turn
+from tests.model.sending import OWNER, Pairs
+from workflows.contracts.inputs import CancelInput, ContinuationInput, Input, MessageInput, SteerInput
+
+
+class Upsets(Pairs):
+    """Each is a step of an example, as the inputs are."""
+
+    async def roll(self, at: int) -> None:
+        if self.models[at].owner:
+            await self.world.system.workflow(self.models[at].name).signal("roll")
+
+    async def restart(self, at: int) -> None:
+        await self.world.restart()
+
+    async def jump(self, at: int, *, hours: float) -> None:
+        """Time passes: not while a model is held, whose activity would hold the time."""
+        model = self.models[at]
+        if model.live or model.owner is None:
+            return
+        lives = model.jump(hours * HOUR)
+        self._expect(model)
+        with suppress(RPCError):  # a session that is over takes its workflow's history with it
+            await self.world.skipper.fast_forward(self.world.system.workflow(model.name), hours * HOUR)
+        if not lives:
+            self._forget(at)
+
+    async def signal(self, at: int, *, name: str, caller: str = OWNER, plan: tuple[str, ...] = (), which: str = "pending") -> None:
+        """An input by Temporal's own door: what an update would refuse is recorded."""
+        model = self.models[at]
+        if model.owner is None or (model.live and name in ("continuation", "host_result")):
+            return
+        asked = getattr(self, f"_{name}_signal")(model, next(self._fresh), caller, plan, which)
+        self._expect(model)
+        system = self.world.system
+        asked = asked.model_copy(update={"tenant": system.tenant, "principal": caller})
+        await system.workflow(model.name).signal(name, asked.model_dump(mode="json"))
+
+    def _note(self, model: Any, kind: str, judged: Any) -> None:
+        if isinstance(judged, Refused):
+            model.refusals.append((kind, judged.code))
+
+    def _message_signal(self, model: Any, number: int, caller: str, plan: tuple[str, ...], which: str) -> Input:
+        asked = MessageInput(id=f"m{number}", turn_id=f"t{number}", content=f"[{model.name}] {number}")
+        new = Turn(f"t{number}", "message", "", plan, asked.content, None, asked.id)
+        self._note(model, "message", self._judge(lambda: model.send(caller, new, ("signal", number), "interrupt", None)))
+        return asked
+
+    def _continuation_signal(self, model: Any, number: int, caller: str, plan: tuple[str, ...], which: str) -> Input:
+        return self._result(model, number, caller, plan, which, "continuation")
+
+    def _host_result_signal(self, model: Any, number: int, caller: str, plan: tuple[str, ...], which: str) -> Input:
+        return self._result(model, number, caller, plan, which, "host_result")
+
+    def _result(self, model: Any, number: int, caller: str, plan: tuple[str, ...], which: str, kind: str) -> Input:
+        call_id = model.batch[0] if which == "pending" and model.batch else next(iter(model.calls), "c-none")
+        new = Turn(f"t{number}", "continuation", "", plan, result=(call_id, "success"))
+        self._note(model, kind, self._judge(lambda: model.resume(caller, new, None)))
+        return ContinuationInput(tool_call_id=call_id, tool_result=call_id, turn_id=f"t{number}")
+
+    def _steer_signal(self, model: Any, number: int, caller: str, plan: tuple[str, ...], which: str) -> Input:
+        asked = SteerInput(id=f"g{number}", content=f"[{model.name}] steer {number}", turn_id=f"ts{number}")
+        new = Steering(asked.id, asked.content, None)
+        self._note(model, "steer", self._judge(lambda: model.steer(caller, new, f"ts{number}")))
+        return asked
+
+    def _cancel_signal(self, model: Any, number: int, caller: str, plan: tuple[str, ...], which: str) -> Input:
+        self._note(model, "cancel", self._judge(lambda: model.cancel(caller, None)))
+        return CancelInput()
