@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli import keys
+from cli import erasing, keys
 from cli.options import DataDir, ExportFormat, configured, overrides, say, warn
 from cli.running import attempt, leave, run_until_stopped, say_error
 
@@ -15,6 +15,7 @@ app = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help="Assistant conversations that outlive processes."
 )
 app.add_typer(keys.app, name="keys")
+app.add_typer(erasing.payloads, name="payloads")
 
 
 def main() -> None:
@@ -102,6 +103,9 @@ def export(
     settings = configured(data_dir)
     work = run_export(settings, session, tenant=tenant, format=format.value, leaf_id=leaf, output=output)
     leave(attempt(lambda: asyncio.run(work)))
+
+
+app.command()(erasing.erase)
 
 
 @app.command()

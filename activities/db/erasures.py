@@ -51,4 +51,11 @@ async def find_receipt(database: Database, erasure_id: UUID) -> Receipt | None:
     )
 
 
-__all__ = ["Receipt", "find_receipt"]
+async def count_sessions(database: Database, tenant: str, principal: str) -> int:
+    """How many sessions a principal owns. Raises as `find_receipt` does."""
+    async with reading(database) as conn:
+        count: int = await sql.count_sessions_of(conn, tenant=tenant, principal=principal)
+    return count
+
+
+__all__ = ["Receipt", "count_sessions", "find_receipt"]

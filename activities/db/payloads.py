@@ -63,10 +63,16 @@ class PostgresDriver(StorageDriver):
         return [Payload.FromString(bodies[key]) for key in keys]
 
 
+async def workflows_with_payloads(database: Database, before: datetime) -> list[str]:
+    """The workflows that have payloads from before a time. Raises ServiceUnavailable where Postgres is not there."""
+    async with database.connection() as connection:
+        return [row["workflow_id"] async for row in sql.workflows_with_payloads(connection, before=before)]
+
+
 def _workflow_of(context: StorageDriverStoreContext) -> str:
     """The workflow that a payload belongs to. An activity that no workflow started has none, and there are no such here."""
     target = context.target
     return (target.id if isinstance(target, StorageDriverWorkflowInfo) else None) or ""
 
 
-__all__ = ["PayloadGone", "PostgresDriver"]
+__all__ = ["PayloadGone", "PostgresDriver", "workflows_with_payloads"]

@@ -1,5 +1,6 @@
 """Names that more than one process must agree on."""
 
+import hashlib
 import unicodedata
 from urllib.parse import quote, unquote
 
@@ -35,8 +36,9 @@ def erasure_workflow_id(session_uid: str) -> str:
 
 
 def principal_erasure_workflow_id(tenant: str, principal: str) -> str:
-    """The workflow that removes all that is a principal's: one at a time. Both are percent-encoded, so no two pairs share an id."""
-    return f"principal-erasure/{quote(tenant, safe='')}/{quote(principal, safe='')}"
+    """The workflow that removes all that is a principal's: one at a time. A digest, so that its name tells nobody who that was."""
+    named = f"{quote(tenant, safe='')}/{quote(principal, safe='')}"
+    return f"principal-erasure/{hashlib.sha256(named.encode()).hexdigest()[:32]}"
 
 
 def session_workflow_id(tenant: str, session_id: str) -> str:

@@ -82,7 +82,3 @@ cross join json_each_text(e.rows) as r
 where e.id = :id or e.part_of = :id
 group by r.key
 order by r.key;
-
--- name: newest_erasure_of(tenant, principal)$
--- The erasure of a principal that began last.
-select id from erasures where tenant = :tenant and principal = :principal and session_id is null order by begun_at desc limit 1;

@@ -20,3 +20,7 @@ with gone as (
   update erasures set payloads = payloads + (select count(*) from gone) where id = :erasure_id::uuid
 )
 select count(*)::integer from gone;
+
+-- name: workflows_with_payloads(before)
+-- Workflows that have payloads from before a time.
+select distinct workflow_id from payloads where created_at <= :before order by workflow_id;

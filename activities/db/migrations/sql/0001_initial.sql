@@ -316,7 +316,6 @@ create table erasures (
   check (session_id is not null or principal is not null)
 );
 create index erasures_by_whole on erasures (part_of, id) where part_of is not null;
-create index erasures_by_principal on erasures (tenant, principal, begun_at);
 
 -- API keys. What a client holds is `olk_<key_id>_<secret>`; here is only its SHA-256, which is enough for 256 random bits. Revoked keys stay
 -- listed. `last_used_at` lags behind by up to a minute.

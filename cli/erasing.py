@@ -1,0 +1,144 @@
+"""`outlast erase` and `outlast payloads`: what is a person's goes, and what nobody refers to any more."""
+
+import asyncio
+import sys
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
+from uuid import UUID, uuid4
+
+import typer
+
+from cli.endpoints import find_endpoints, temporal_client
+from cli.keys import operator
+from cli.options import DataDir, configured, note, say
+from cli.running import attempt, leave
+from settings import Settings
+from workflows.contracts.errors import SetupError
+from workflows.contracts.naming import party_problem
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+    from activities.db.erasures import Receipt
+    from activities.db.pool import Database
+
+payloads = typer.Typer(no_args_is_help=True, help="Look after payloads in external storage.")
+LOOK_SECONDS = 0.5
+
+
+def erase(
+    principal: Annotated[str, typer.Option("--principal", help="Whose sessions.")],
+    tenant: Annotated[str, typer.Option("--tenant", help="The principal's tenant.")] = "default",
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Delete all sessions of a person, wait until nothing is left of them, and print the receipt."""
+    settings = configured(data_dir)
+    leave(attempt(lambda: asyncio.run(run_erase(settings, tenant, principal, yes=yes))))
+
+
+@payloads.command()
+def collect(
+    older_than: Annotated[
+        float, typer.Option("--older-than", min=0.1, help="Hours. Younger ones may be on their way into a history.")
+    ] = 24.0,
+    data_dir: DataDir = None,
+) -> None:
+    """Remove payloads from Postgres that no history in Temporal refers to (any more)."""
+    settings = configured(data_dir)
+    leave(attempt(lambda: asyncio.run(run_collect(settings, timedelta(hours=older_than)))))
+
+
+async def run_erase(settings: Settings, tenant: str, principal: str, *, yes: bool) -> None:
+    """Starts the erasure, or joins the one that runs, and follows it to its end. Raises OutlastError."""
+    from activities.db.erasures import count_sessions
+    from api.erasure_answers import Erasure
+
+    for what, name in (("tenant", tenant), ("principal", principal)):
+        if problem := party_problem(name):
+            raise SetupError(f"the {what} {problem}")
+    async with AsyncExitStack() as stack:
+        database, client, queue = await _opened(stack, settings)
+        owned = f"sessions of {principal!r} in tenant {tenant!r}: {await count_sessions(database, tenant, principal)}"
+        if not yes:
+            if not sys.stdin.isatty():
+                raise SetupError(f"{owned}; nobody can be asked here whether to delete them: say --yes")
+            if not _confirmed(f"{owned}. Delete them for good?"):
+                note("nothing was deleted")
+                return
+        receipt = await _follow(database, await start_erasure(client, queue, tenant, principal))
+    say(Erasure.of_receipt(receipt).model_dump_json(indent=2))
+
+
+def _confirmed(question: str) -> bool:
+    try:
+        return typer.confirm(question, err=True)
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+
+
+async def run_collect(settings: Settings, age: timedelta) -> None:
+    """Removes what no history refers to, workflow by workflow. Raises OutlastError."""
+    from activities.db.payloads import workflows_with_payloads
+    from activities.leftovers import Leftovers
+
+    before, removed, looked = datetime.now(UTC) - age, 0, 0
+    async with AsyncExitStack() as stack:
+        database, client, _ = await _opened(stack, settings)
+        for workflow_id in await workflows_with_payloads(database, before):
+            leftovers = Leftovers(database, client, workflow_id)
+            removed += await leftovers.remove(await leftovers.older_than(before))
+            looked += 1
+    say(f"payloads of {looked} workflows looked at, {removed} removed")
+
+
+async def _opened(stack: AsyncExitStack, settings: Settings) -> "tuple[Database, Client, str]":
+    from activities.db.migrate import ensure_usable
+    from activities.db.pool import Database
+
+    found = find_endpoints(settings)
+    await ensure_usable(found.settings.database)
+    client = await stack.enter_async_context(temporal_client(found))
+    database = await Database.open(found.settings.database)
+    stack.push_async_callback(database.close)
+    return database, client, found.settings.task_queue
+
+
+async def start_erasure(client: "Client", queue: str, tenant: str, principal: str) -> UUID:
+    """The id of the erasure: of a new one, or of the one that runs already."""
+    from temporalio.common import WorkflowIDConflictPolicy
+
+    from workflows.contracts.naming import PRINCIPAL_ERASURE_WORKFLOW, principal_erasure_workflow_id
+    from workflows.contracts.principal_erasures import ErasePrincipal
+
+    erasure_id = str(uuid4())
+    erasure = await client.start_workflow(
+        PRINCIPAL_ERASURE_WORKFLOW,
+        ErasePrincipal(erasure_id=erasure_id, tenant=tenant, principal=principal, by=operator()),
+        id=principal_erasure_workflow_id(tenant, principal),
+        task_queue=queue,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        memo={"erasure_id": erasure_id},
+    )
+    return UUID((await (await erasure.describe()).memo())["erasure_id"])
+
+
+async def _follow(database: "Database", erasure_id: UUID) -> "Receipt":
+    """Waits for an erasure's end and shows how far it is."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from activities.db.erasures import count_sessions, find_receipt
+
+    note(f"erasure {erasure_id}: it goes on if you leave; `outlast erase` again shows it")
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("waiting for a worker", total=None)
+        while True:
+            if receipt := await find_receipt(database, erasure_id):
+                if receipt.verified_at is not None:
+                    return receipt
+                left = await count_sessions(database, receipt.tenant, receipt.principal or "")
+                progress.update(task, description="sessions", completed=receipt.parts_verified, total=receipt.parts + left)
+            await asyncio.sleep(LOOK_SECONDS)
