@@ -66,6 +66,16 @@ class ApiSettings(_Group):
     )
 
 
+class EventSettings(_Group):
+    """The events of sessions, as their streams tell them."""
+
+    retention_hours: float = Field(
+        0.0,
+        ge=0,
+        description="Events older than this are removed, whole turns at a time; messages stay. A reader that asks for them is told where it can begin. 0 keeps them as long as their session.",
+    )
+
+
 class AccessSettings(_Group):
     """Who may call."""
 
@@ -221,6 +231,7 @@ class Settings(BaseSettings):
 
     database: DatabaseSettings = Field(default_factory=DatabaseSettings)
     api: ApiSettings = Field(default_factory=ApiSettings)
+    events: EventSettings = Field(default_factory=EventSettings)
     access: AccessSettings = Field(default_factory=AccessSettings)
     signing: SigningSettings = Field(default_factory=SigningSettings)
     codec: CodecSettings = Field(default_factory=CodecSettings)

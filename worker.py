@@ -17,6 +17,7 @@ from activities.erasures import Erasures
 from activities.kit import Kit
 from activities.llm.models import Models
 from activities.principal_erasures import PrincipalErasures
+from activities.retention import retaining_events
 from activities.running import Running
 from activities.search_attributes import registered
 from activities.sessions import Sessions
@@ -125,7 +126,7 @@ async def run(settings: Settings, stop: asyncio.Event, *, address: str | None = 
         client = await connect(settings, database, address, for_api=False)
         async with open_kit(settings, database) as kit:
             kit.indexed = await registered(client)
-            async with build_worker(client, kit):
+            async with build_worker(client, kit), retaining_events(settings, database, kit.locks):
                 if ready:
                     ready.set()
                 await stop.wait()

@@ -5,7 +5,7 @@ crash. It reads the table until it has caught up, and then takes part in the ses
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TypeVar
 from uuid import UUID
@@ -13,7 +13,7 @@ from uuid import UUID
 from starlette.responses import StreamingResponse
 from starlette.types import Send
 
-from activities.db.events import Cursor, Event, TurnStart
+from activities.db.events import Cursor, CursorExpired, Event, TurnStart
 from api.deps import Api
 from api.errors import RequestRefused
 from api.frames import KEEPALIVE, frame
@@ -43,47 +43,68 @@ class EventStream(StreamingResponse):
             await super().stream_response(send)
         except StreamCut:
             return
+        finally:
+            if isinstance(self.body_iterator, AsyncGenerator):
+                await self.body_iterator.aclose()  # its reader is no reader from here on
 
 
-def parse_start(last_event_id: str | None, after: str | None) -> Start:
-    """Where a reader goes on: `Last-Event-ID` (a reconnecting reader's own) before `after`; neither: the session's beginning.
+def parse_start(last_event_id: str | None, after: str | None) -> Start | None:
+    """Where a reader goes on: `Last-Event-ID` (a reconnecting reader's own) before `after`; None without either: the oldest event there is.
 
     Raises RequestRefused (422) for what is no cursor.
     """
     text = last_event_id if last_event_id is not None else after
     if text is None:
-        return Cursor()
+        return None
     start = Cursor.parse(text) or TurnStart.parse(text)
     if start is None:
         raise RequestRefused(422, f"{text!r} is not a cursor: take the id of an event, `before:<turn_id>`, or nothing for the beginning")
     return start
 
 
-def event_stream(
+async def event_stream(
     api: Api,
     caller: Caller,
     session_id: str,
     session_uid: UUID,
-    start: Start,
+    start: Start | None,
     *,
     until_turn: bool,
     headers: dict[str, str] | None = None,
 ) -> EventStream:
-    """The answer that sends `caller` a session's events from `start` on. `until_turn`: it ends after the first `turn.completed`."""
+    """The answer that sends `caller` a session's events from `start` on (None: the oldest there is). `until_turn`: it ends after the first `turn.completed`.
+
+    The first look at the log comes before the answer. Raises RequestRefused (410) if what followed `start` is gone, ServiceUnavailable.
+    """
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", **(headers or {})}
-    return EventStream(_chunks(api, caller, session_id, session_uid, start, until_turn), headers=headers)
-
-
-async def _chunks(api: Api, caller: Caller, session_id: str, session_uid: UUID, start: Start, until_turn: bool) -> AsyncIterator[bytes]:
+    chunks = _chunks(api, caller, session_id, session_uid, start, until_turn)
     try:
-        async with api.tails.attach(session_id, session_uid) as tail:
-            reader = _Reader(api, caller, tail, start, until_turn)
+        await anext(chunks)
+    except CursorExpired as expired:
+        if start is None:  # more was removed just now
+            return await event_stream(api, caller, session_id, session_uid, expired.oldest, until_turn=until_turn, headers=headers)
+        detail = f"the events that followed {start} were removed, because they were old; begin after {expired.oldest}, and read the messages for what came before"
+        raise RequestRefused(410, detail, "cursor_expired", after=str(expired.oldest)) from expired
+    return EventStream(chunks, headers=headers)
+
+
+async def _chunks(
+    api: Api, caller: Caller, session_id: str, session_uid: UUID, start: Start | None, until_turn: bool
+) -> AsyncGenerator[bytes]:
+    """Nothing, once the first look is taken; then the stream."""
+    async with api.tails.attach(session_id, session_uid) as tail:
+        reader = _Reader(api, caller, tail, await api.log.oldest(session_uid) if start is None else start, until_turn)
+        sent = await reader.next()
+        yield b""
+        try:
+            for chunk in _together(sent):
+                yield chunk
             while not (reader.ended or tail.gone or tail.failed or api.stopping.is_set()):
                 for chunk in _together(await reader.next()):
                     yield chunk
-            whole = reader.ended or tail.gone or not (until_turn or tail.failed)
-    except ServiceUnavailable as error:
-        raise StreamCut from error
+        except CursorExpired as error:  # it fell so far behind; when it comes back it is told
+            raise StreamCut from error
+        whole = reader.ended or tail.gone or not (until_turn or tail.failed)
     if not whole:
         raise StreamCut
 

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import assert_never
 from uuid import UUID
 
-from activities.db.events import Cursor, Event, EventLog, Text
+from activities.db.events import Cursor, CursorExpired, Event, EventLog, Text
 from activities.db.feed import Committed, Feed, Note, Reread, Streamed, Subscription
 from api.frames import frame
 from settings import Settings
@@ -107,10 +107,15 @@ class Tail:
     async def _follow(self) -> None:
         try:
             await self._keep_up()
+        except CursorExpired:
+            self._fail()  # Postgres was away for longer than events are kept
         except Exception:
             log.exception("a tail of the event log failed")
-            self.failed = True
-            self.wake()
+            self._fail()
+
+    def _fail(self) -> None:
+        self.failed = True
+        self.wake()
 
     async def _keep_up(self) -> None:
         clock = asyncio.get_running_loop().time

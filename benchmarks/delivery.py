@@ -107,14 +107,13 @@ class Delivery:
 
     async def streamed(self, read: Sequence[str], streaming: Sequence[str], size: Size, *, turns: int, gap: int, at_once: int) -> Watched:
         """Turns of `streaming`, so many at once, while `read` is read."""
-        left = [random.choice(streaming) for _ in range(turns)]
 
-        async def some() -> None:
-            while left:
-                await self.turn(left.pop(), pieces_every(size.pieces, gap))
+        async def some(own: Sequence[str]) -> None:
+            for _ in range(turns // at_once):
+                await self.turn(random.choice(own), pieces_every(size.pieces, gap))
 
         async with self.read_by(read) as watched:
-            await asyncio.gather(*[some() for _ in range(at_once)])
+            await asyncio.gather(*[some(streaming[number::at_once]) for number in range(at_once)])
         if not watched.milliseconds:
             raise RuntimeError("the readers saw no text")
         return watched

@@ -29,7 +29,7 @@ def elapsed(stamp: bytes) -> float:
 
 def _last_prompt(messages: list[ModelMessage]) -> str:
     last = messages[-1]
-    for part in last.parts if isinstance(last, ModelRequest) else ():
+    for part in reversed(last.parts) if isinstance(last, ModelRequest) else ():  # a cancelled turn's prompt comes before
         if isinstance(part, UserPromptPart) and isinstance(part.content, str):
             return part.content
     return ""
@@ -37,7 +37,7 @@ def _last_prompt(messages: list[ModelMessage]) -> str:
 
 async def _streamed(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | dict[int, DeltaToolCall]]:
     prompt = _last_prompt(messages)
-    if prompt.startswith(CALL):
+    if CALL in prompt:
         yield {0: DeltaToolCall(HOST_TOOL, '{"url": "u"}')}
         return
     asked = _ASKED.search(prompt)

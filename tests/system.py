@@ -18,6 +18,7 @@ from activities.db.client import connect
 from activities.db.locks import StepLocks
 from activities.db.pool import Database
 from activities.kit import Kit
+from activities.retention import retaining_events
 from activities.search_attributes import registered
 from api.access import identify
 from api.app import create_app
@@ -146,6 +147,7 @@ async def running_system(
             temporal.service_client, namespace=temporal.namespace, data_converter=temporal.data_converter, interceptors=interceptors
         )
         await stack.enter_async_context(build_worker(intercepted, kit))
+        await stack.enter_async_context(retaining_events(settings, kit.db, kit.locks))
         clients = [await _api(stack, settings, address, name) for _ in range(apis)]
         conn = await asyncpg.connect(database_url)
         stack.push_async_callback(conn.close)

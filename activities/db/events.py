@@ -17,9 +17,11 @@ import asyncpg
 from activities.db.pauses import Pause, pauses_of, shown_calls
 from activities.db.pool import Database
 from activities.db.reads import reading, sql
+from workflows.contracts.errors import OutlastError
 
 PAGE = 200
-"""Durable events that one read takes."""
+PAGE_BYTES = 256 * 1024
+"""What one read takes at most: so many durable events, or as many as are in so many stored bytes and the one that goes over."""
 
 _CURSOR = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,9}))?")
 _TURN_START = re.compile(r"before:([A-Za-z0-9._:-]{1,64})(?:@([0-9]{1,9}))?")
@@ -102,6 +104,14 @@ class Text:
         return Event(self.ends, f"{self.kind}.delta", self.turn_id, self.at, data, rest)
 
 
+class CursorExpired(OutlastError):
+    """What followed a cursor was removed because it was old. From `oldest` on events are there."""
+
+    def __init__(self, oldest: Cursor) -> None:
+        super().__init__(f"the events behind the cursor were removed; the oldest ones that are left follow {oldest}")
+        self.oldest = oldest
+
+
 class EventLog:
     """Reads of session event logs. Nothing here touches a workflow."""
 
@@ -109,10 +119,21 @@ class EventLog:
         self._database = database
 
     async def beginning_of(self, session_uid: UUID, turn: TurnStart) -> tuple[Cursor | None, Cursor]:
-        """The cursor before the first event of a turn's newest attempt, None if that has not started; and the one behind the newest event."""
+        """The cursor before the first event of a turn's newest attempt, None if that has not started; and the one behind the newest event.
+
+        Raises CursorExpired if the turn is over and its events were removed.
+        """
         async with reading(self._database) as conn:
             row = await sql.turn_begins(conn, session_uid=session_uid, turn_id=turn.turn_id, attempt=turn.attempt)
-        return None if row["begins"] is None else Cursor(row["begins"] - 1), Cursor(row["ends"])
+        begins = None if row["begins"] is None else Cursor(row["begins"] - 1)
+        if row["over"] and (begins is None or begins.seq < row["events_from"]):
+            raise CursorExpired(Cursor(row["events_from"]))
+        return begins, Cursor(row["ends"])
+
+    async def oldest(self, session_uid: UUID) -> Cursor:
+        """The cursor that the oldest event follows which is left."""
+        async with reading(self._database) as conn:
+            return await _oldest(conn, session_uid)
 
     async def exists(self, session_uid: UUID) -> bool:
         """Whether the session's rows are still there."""
@@ -120,20 +141,28 @@ class EventLog:
             return bool(await sql.session_exists(conn, session_uid=session_uid))
 
     async def after(self, session_uid: UUID, cursor: Cursor) -> tuple[list[Event], Cursor, bool]:
-        """What follows `cursor`: events, the cursor behind them, and whether more may be read at once."""
+        """What follows `cursor`: events, the cursor behind them, and whether more may be read at once. Raises CursorExpired."""
         async with reading(self._database) as conn:
-            rows = [row async for row in sql.events_after(conn, session_uid=session_uid, seq=cursor.seq, count=PAGE)]
+            rows = [row async for row in sql.events_after(conn, session_uid=session_uid, seq=cursor.seq, count=PAGE, bytes=PAGE_BYTES)]
             streamed = await _streamed(conn, session_uid, [row for row in rows if row["type"] == "text"])
+            if rows and rows[0]["seq"] > cursor.seq + 1:  # numbers have no gaps
+                raise CursorExpired(await _oldest(conn, session_uid))
             events, cursor = _durable(rows, streamed, cursor)
             events = await _with_pauses(conn, session_uid, events)
-            if len(rows) == PAGE:
+            if len(rows) == PAGE or sum(row["size"] for row in rows) >= PAGE_BYTES:
                 return events, cursor, True
             live = sql.live_text_after(conn, session_uid=session_uid, after_seq=cursor.seq, position=cursor.position)
             async for row in live:
                 if event := _live(row, cursor).behind(cursor):
                     events.append(event)
                     cursor = event.after
+            if not events and (oldest := await _oldest(conn, session_uid)).seq > cursor.seq:
+                raise CursorExpired(oldest)
         return events, cursor, False
+
+
+async def _oldest(conn: asyncpg.Connection, session_uid: UUID) -> Cursor:
+    return Cursor(await sql.events_from(conn, session_uid=session_uid) or 0)
 
 
 async def _with_pauses(conn: asyncpg.Connection, session_uid: UUID, events: list[Event]) -> list[Event]:

@@ -60,7 +60,7 @@ async def chat(body: ChatBody, api: ApiDep, caller: CallerDep, once: OnceDep, se
     return await _answer(api, caller, await _begin(api, caller, once, body, seconds), seconds)
 
 
-@router.post("/chat/stream", responses=STREAM | problems(403, 404, 409, 413, 415, 422, 429, 503))
+@router.post("/chat/stream", responses=STREAM | problems(403, 404, 409, 410, 413, 415, 422, 429, 503))
 async def chat_stream(body: ChatBody, api: ApiDep, caller: CallerDep, once: OnceDep) -> Response:
     """Runs a turn and sends its events. What does not fit the session is refused before any stream begins (R78).
 
@@ -69,7 +69,7 @@ async def chat_stream(body: ChatBody, api: ApiDep, caller: CallerDep, once: Once
     turn = await _begin(api, caller, once, body, api.settings.api.wait_seconds)
     if turn.begins is None:
         return await _answer(api, caller, turn, 0)
-    return _stream(api, caller, turn, turn.begins)
+    return await _stream(api, caller, turn, turn.begins)
 
 
 @router.post("/sessions/{session_id}/turns/{turn_id}/retry", responses=ANSWERS | problems(403, 404, 409, 415, 422, 503))
@@ -102,7 +102,7 @@ async def resume(
     opened = open_token(api, caller, pause_token)
     submit = partial(redeem, api, caller, opened, body, seconds)
     turn = await once.run(submit, TypeAdapter(Started), route=f"resume {opened.names}", body=body, within=_session)
-    return _stream(api, caller, turn, turn.begins) if "text/event-stream" in accept else await _answer(api, caller, turn, seconds)
+    return await _stream(api, caller, turn, turn.begins) if "text/event-stream" in accept else await _answer(api, caller, turn, seconds)
 
 
 def _session(begun: Started | Steered) -> str:
@@ -116,9 +116,9 @@ async def _begin(api: Api, caller: Caller, once: Once, body: ChatBody, seconds: 
     return await once.run(partial(begin, api, caller, body, seconds), BEGUN, route="chat", body=body, within=_session)
 
 
-def _stream(api: Api, caller: Caller, turn: Started | Steered, begins: TurnStart) -> Response:
+async def _stream(api: Api, caller: Caller, turn: Started | Steered, begins: TurnStart) -> Response:
     headers = {"X-Session-ID": turn.session_id}
-    return event_stream(api, caller, turn.session_id, turn.session_uid, begins, until_turn=True, headers=headers)
+    return await event_stream(api, caller, turn.session_id, turn.session_uid, begins, until_turn=True, headers=headers)
 
 
 async def _answer(api: Api, caller: Caller, turn: Started | Steered, seconds: float) -> Response:

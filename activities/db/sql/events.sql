@@ -1,10 +1,14 @@
--- name: events_after(session_uid, seq, count)
--- The durable events that follow a number.
-select seq, turn_id, type, data::text as data, at
-from events
-where session_uid = :session_uid and seq > :seq
-order by seq
-limit :count;
+-- name: events_after(session_uid, seq, count, bytes)
+-- The durable events that follow a number: so many, or as many as are in so many stored bytes and the one that goes over.
+select seq, turn_id, type, data::text as data, at, size
+from (
+  select seq, turn_id, type, data, at, pg_column_size(data) as size, sum(pg_column_size(data)) over (order by seq) as total
+  from (
+    select seq, turn_id, type, data, at from events where session_uid = :session_uid and seq > :seq order by seq limit :count
+  ) as next
+) as page
+where total - size < :bytes
+order by seq;
 
 -- name: stored_text(session_uid, message_ids, segments, offsets, lengths)
 -- Characters that were streamed, cut out of the segments that keep them, in the order asked for.
@@ -30,7 +34,15 @@ select
     from turns t
     join events e on e.session_uid = t.session_uid and e.turn_id = t.turn_id and e.type = 'turn.started'
     where t.session_uid = :session_uid and t.turn_id = :turn_id and t.attempt >= :attempt) as begins,
-  coalesce((select cursor from sessions where session_uid = :session_uid), 0) as ends;
+  exists (
+    select from turns t
+    where t.session_uid = :session_uid and t.turn_id = :turn_id and t.attempt >= :attempt and t.ended_at is not null) as over,
+  coalesce((select cursor from sessions where session_uid = :session_uid), 0) as ends,
+  coalesce((select events_from from sessions where session_uid = :session_uid), 0) as events_from;
+
+-- name: events_from(session_uid)$
+-- The number up to which a session's events are gone; null if the session is.
+select events_from from sessions where session_uid = :session_uid;
 
 -- name: session_exists(session_uid)$
 -- Whether a session's rows are still there.

@@ -28,6 +28,7 @@ create table sessions (
   active_leaf_id text,
   revision bigint not null default 0, turn_number integer not null default 0, message_count integer not null default 0,
   cursor bigint not null default 0, feed bigint not null default 0,
+  events_from bigint not null default 0, -- events up to this number were removed, or are about to be, because they are old
   host_context json, host_context_at timestamptz,
   created_at timestamptz not null, updated_at timestamptz not null,
   expires_at timestamptz,
