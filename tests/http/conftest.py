@@ -16,6 +16,7 @@ from api.server import ApiServer
 from settings import ApiSettings, DatabaseSettings, Settings
 from tests import services
 from tests.http.seeding import Seed
+from tests.system import System, callers_of
 from workflows.model.session import Caller
 
 NOWHERE = "127.0.0.1:1"
@@ -76,6 +77,15 @@ async def served(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
     finally:
         server.stop()
         await task
+
+
+@asynccontextmanager
+async def served_beside(system: System, address: str) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of one more api of a running system, behind a server. `address` is Temporal's."""
+    app = create_app(system.settings, temporal_address=address)
+    app.dependency_overrides[identify] = callers_of(system.tenant)
+    async with served(app) as client:
+        yield client
 
 
 @pytest.fixture
