@@ -1,6 +1,7 @@
 """Events that were removed because they were old, and readers who come from before."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,6 +11,7 @@ import httpx
 from activities.db.pool import Database
 from activities.retention import EventRetention
 from settings import EventSettings, Settings
+from tests.architecture.sources import ROOT
 from tests.http.seeding import Seed
 from tests.http.sse import opened, take, until_turn_ends
 from tests.http.wire import asked
@@ -103,6 +105,39 @@ async def test_l24_a_cursor_from_before_the_oldest_event_is_told_where_to_begin(
     async with opened(streaming, EVENTS) as (_, fresh), opened(streaming, f"{EVENTS}?after=8.0") as (_, resumed):
         await turn(s, "t3", 3)
         assert [(await anext(stream)).id for stream in (fresh, resumed)] == ["9.0", "9.0"]
+
+
+async def test_s69_the_client_of_the_page_reads_on_behind_what_is_gone(
+    settings: Settings, streaming: httpx.AsyncClient, seed: Begin
+) -> None:
+    s = await seed("s1").session()
+    await turn(s, "t1", 1)
+    await age(s, *(2,) * 4)
+    database = await Database.open(settings.database)
+    assert await EventRetention(database, 1.0).sweep() == 4
+    await database.close()
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "streams.md").read_text(), re.DOTALL)
+    page: dict[str, Any] = {}
+    exec(code, page)
+
+    def read() -> tuple[list[str], dict[int, str]]:
+        kinds, texts = [], dict[int, str]()
+        for kind, data in page["events"](f"{streaming.base_url}{EVENTS}", "1.0"):
+            kinds.append(kind)
+            page["apply"](texts, kind, data)
+            if kind == "turn.completed":
+                return kinds, texts
+        raise AssertionError("it ended")
+
+    reading = asyncio.create_task(asyncio.to_thread(read))
+    await s.event("turn.started", turn_id="t2")
+    await s.delta("Helo", position=0)
+    await s.settle("a1", [{"segment": 0, "kind": "text", "offset": 0, "length": 4, "text": "Helo"}])
+    await s.event("step.restarted", {"segments": [{"segment": 0, "offset": 0}]}, turn_id="t2")
+    await s.settle("a1", [{"segment": 0, "kind": "text", "offset": 0, "length": 5, "text": "Hello"}])
+    await s.event("turn.completed", turn_id="t2")
+    kinds, texts = await reading
+    assert (kinds[:2], kinds[-3:], texts) == (["gap", "turn.started"], ["step.restarted", "text.delta", "turn.completed"], {0: "Hello"})
 
 
 async def test_l03_a_reader_that_falls_behind_the_oldest_event_is_cut_off(
