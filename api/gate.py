@@ -46,7 +46,7 @@ def cors(settings: AccessSettings) -> dict[str, Any]:
     return {
         "allow_origins": settings.origins,
         "allow_methods": ["GET", "POST", "PATCH", "DELETE"],
-        "allow_headers": ["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "Prefer", TENANT, PRINCIPAL],
+        "allow_headers": ["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "Prefer", "X-Namespace", TENANT, PRINCIPAL],
         "expose_headers": ["X-Session-ID", "Retry-After", "WWW-Authenticate", "X-Outlast-Durable"],
         "allow_credentials": settings.mode == "header",
     }
