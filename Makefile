@@ -20,12 +20,13 @@ dev: $(VENV)/.installed  ## start everything on this machine: API, worker, Tempo
 
 install: $(VENV)/.installed  ## make .venv and install the locked dependencies
 
-check: $(VENV)/.installed  ## format, lint, imports, types, generated docs, architecture
+check: $(VENV)/.installed  ## format, lint, imports, types, generated docs, known vulnerabilities, architecture
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/mypy .
 	$(BIN)/python -m cli.configuration | diff -u docs/configuration.md -
+	$(BIN)/python .ci/audit.py
 	$(PYTEST) -q tests/architecture
 
 test: $(VENV)/.installed  ## every tier of tests

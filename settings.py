@@ -120,14 +120,12 @@ class AccessSettings(_Group):
     @field_validator("rate_limit")
     @classmethod
     def _is_limit(cls, value: str) -> str:
-        if value:
-            import limits
+        from limits import parse_many  # only here: most commands count nothing
 
-            try:
-                limits.parse_many(value)
-            except ValueError as error:
-                raise ValueError("is not a rate such as `10/second; 300/minute`") from error
-        return value
+        try:
+            return value if not value or parse_many(value) else ""
+        except ValueError as error:
+            raise ValueError("is not a rate such as `10/second; 300/minute`") from error
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
@@ -168,6 +166,10 @@ class CodecSettings(_Group):
     )
 
 
+_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_TEXTS = ("text/plain", "text/markdown", "text/csv", "text/html", "text/xml")
+
+
 class AttachmentSettings(_Group):
     """Files that come with messages."""
 
@@ -175,19 +177,7 @@ class AttachmentSettings(_Group):
         False, description="Takes attachments by http and https URL too; the provider, or the worker on its behalf, fetches them."
     )
     media_types: CommaList = Field(
-        default=[
-            "image/png",
-            "image/jpeg",
-            "image/gif",
-            "image/webp",
-            "application/pdf",
-            "application/json",
-            "text/plain",
-            "text/markdown",
-            "text/csv",
-            "text/html",
-            "text/xml",
-        ],
+        default=[*_IMAGES, "application/pdf", "application/json", *_TEXTS],
         description="Media types, comma-separated, that are taken. Text is given to the model as text, everything else as a file.",
     )
 
@@ -288,6 +278,11 @@ def known_keys(model: type[BaseModel] = Settings, prefix: str = PREFIX) -> Itera
             yield f"{prefix}{name.upper()}", field
 
 
+def _secret_keys() -> set[str]:
+    """Keys whose values no message may show."""
+    return {key for key, field in known_keys() if "SecretStr" in str(field.annotation) or key.endswith("__URL")}
+
+
 def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
     """The settings of this process.
 
@@ -303,7 +298,7 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
     except ValidationError as error:
         first = error.errors()[0]
         key = PREFIX + "__".join(str(part).upper() for part in first["loc"] if isinstance(part, str))
-        got = "" if isinstance(first["input"], dict) else f" (got {first['input']!r})"
+        got = "" if isinstance(first["input"], dict) or key in _secret_keys() else f" (got {first['input']!r})"
         raise SetupError(f"{key}: {first['msg'].removeprefix('Value error, ')}{got}") from error
 
 

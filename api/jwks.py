@@ -5,6 +5,7 @@ import logging
 import math
 import time
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -70,14 +71,22 @@ class KeySet:
     async def _fetch(self) -> None:
         self._lost = True
         try:
+            url = httpx.URL(self._settings.jwks_url)
+            # Credentials go beside the address, not in it: the client logs addresses.
+            known = httpx.BasicAuth(url.username, url.password) if url.userinfo else None
             async with asyncio.timeout(FETCH_SECONDS):
-                answer = await self._http.get(self._settings.jwks_url)
+                answer = await self._http.get(url.copy_with(userinfo=b""), auth=known)
             self._keys = _signing_keys(answer.raise_for_status().json())
             self._fetched, self._lost = time.monotonic(), False
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError) as error:
-            _log.warning("%s: no public keys: %s", self._settings.jwks_url, error or type(error).__name__)
+            _log.warning("no public keys from %s: %s", urlsplit(self._settings.jwks_url).hostname, _reason(error))
         finally:
             self._tried = time.monotonic()
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, without the address: it may hold a password."""
+    return f"HTTP {error.response.status_code}" if isinstance(error, httpx.HTTPStatusError) else type(error).__name__
 
 
 def _signing_keys(document: Any) -> list[Jwk]:

@@ -120,7 +120,7 @@ def check_access(settings: Settings) -> Finding:
     if open_to_all:
         return Finding("warn", f"{text} on {host}: whoever gets past what stands before the API can be anybody")
     if access.mode == "jwt" and urlsplit(access.jwks_url).scheme == "http" and not is_loopback(urlsplit(access.jwks_url).hostname or ""):
-        return Finding("warn", f"{text}: keys from {access.jwks_url} can be replaced on their way, use https")
+        return Finding("warn", f"{text}: keys that come over http can be replaced on their way (OUTLAST_ACCESS__JWKS_URL)")
     return Finding("ok", text)
 
 
