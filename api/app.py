@@ -19,6 +19,7 @@ from activities.db.metrics import Metrics
 from activities.db.pauses import Pauses
 from activities.db.pool import Database
 from activities.db.reads import Reads
+from activities.db.search import Search
 from activities.db.transcripts import Transcripts
 from api import errors, openapi
 from api.deps import Api
@@ -35,6 +36,7 @@ from api.routes import (
     host_actions,
     messages,
     metrics,
+    search,
     sessions,
     transcripts,
 )
@@ -52,6 +54,7 @@ ROUTES = (
     messages,
     transcripts,
     exports,
+    search,
     metrics,
     changes,
     events,
@@ -108,6 +111,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         access=access,
         database=database,
         reads=Reads(database, **shown),
+        search=Search(database, **shown),
         messages=Messages(database),
         transcripts=Transcripts(database),
         exports=Exports(database),

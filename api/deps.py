@@ -17,6 +17,7 @@ from activities.db.metrics import Metrics
 from activities.db.pauses import Pauses
 from activities.db.pool import Database
 from activities.db.reads import Reads
+from activities.db.search import Search
 from activities.db.transcripts import Transcripts
 from api.identity import Access
 from api.sending import Workflows
@@ -39,6 +40,7 @@ class Api:
     messages: Messages
     transcripts: Transcripts
     exports: Exports
+    search: Search
     metrics: Metrics
     changes: Changes
     keys: Keys

@@ -11,6 +11,7 @@ from uuid import UUID
 from fastapi import Query
 
 from activities.db.reads import Place
+from activities.db.search import HitPlace
 from api.errors import RequestRefused
 
 Limit = Annotated[int, Query(ge=1, le=500, description="Rows of a page")]
@@ -20,22 +21,63 @@ _CHANGE = re.compile(r"([0-9]{1,18})-([0-9a-f]{8})")
 
 def encode(place: Place) -> str:
     """The cursor behind a row."""
-    text = f"{place.at.isoformat()} {place.session_uid}"
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+    return _packed(place.at.isoformat(), str(place.session_uid))
 
 
 def decode(cursor: str | None) -> Place | None:
     """The place that a cursor names, None for none. Raises RequestRefused (422) for anything that `encode` didn't make."""
     if cursor is None:
         return None
+    at, uid = _unpacked(cursor, 2)
+    return Place(_time(at), _uid(uid))
+
+
+def encode_hit(place: HitPlace) -> str:
+    """The cursor behind a hit."""
+    return _packed(place.at.isoformat(), str(place.session_uid), place.id)
+
+
+def decode_hit(cursor: str | None) -> HitPlace | None:
+    """The same for `encode_hit`."""
+    if cursor is None:
+        return None
+    at, uid, id = _unpacked(cursor, 3)
+    return HitPlace(_time(at), _uid(uid), id)
+
+
+def _packed(*parts: str) -> str:
+    return base64.urlsafe_b64encode(" ".join(parts).encode()).decode().rstrip("=")
+
+
+def _unpacked(cursor: str, count: int) -> list[str]:
     try:
-        at, uid = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode().split(" ")
-        place = Place(datetime.fromisoformat(at), UUID(uid))
-        if place.at.tzinfo is None:
-            raise ValueError("a time without offset")
+        parts = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode().split(" ")
     except (ValueError, binascii.Error) as error:
-        raise RequestRefused(422, "this is not a cursor of this list") from error
-    return place
+        raise _no_cursor() from error
+    if len(parts) != count or "\0" in parts[-1]:
+        raise _no_cursor()
+    return parts
+
+
+def _time(text: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+        if time.tzinfo is None:
+            raise ValueError("a time without offset")
+        return time.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise _no_cursor() from error
+
+
+def _uid(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError as error:
+        raise _no_cursor() from error
+
+
+def _no_cursor() -> RequestRefused:
+    return RequestRefused(422, "this is not a cursor of this list")
 
 
 def change_cursor(change: int, session_uid: UUID) -> str:

@@ -15,10 +15,10 @@ _BRANCHES = """
 
 _MESSAGES = """
     insert into messages (session_uid, id, parent_id, role, content, branch, depth, count_all, count_user, count_assistant, change,
-      created_at, updated_at, said_at)
+      created_at, updated_at, said_at, settled)
     select $1, 'm' || d, case when d > 0 then 'm' || d - 1 end, case when d % 2 = 0 then 'user' else 'assistant' end,
       'words number ' || d || repeat(' and more', $4), d / $3, d, d / 2 * 3 + case when d % 2 = 0 then 1 else 3 end, d / 2 + 1, (d + 1) / 2, d,
-      said.at, said.at, said.at
+      said.at, said.at, said.at, true
     from generate_series(0, $2 - 1) as d
     cross join lateral (select timestamptz '2026-03-01T12:00:00Z' + make_interval(secs => d) as at) said
 """

@@ -70,6 +70,8 @@ create table messages (
   created_at timestamptz not null, updated_at timestamptz not null,
   -- the time of its row in the transcript: a user's or host's words when they were accepted, an assistant's when the last of its text was stored
   said_at timestamptz not null,
+  -- its text is whole: false for an assistant's until its first turn has ended
+  settled boolean not null,
   primary key (session_uid, id),
   foreign key (session_uid, parent_id) references messages (session_uid, id) deferrable initially deferred,
   foreign key (session_uid, branch) references branches (session_uid, branch) deferrable initially deferred,
@@ -84,6 +86,18 @@ create index messages_by_count_all on messages (session_uid, branch, count_all, 
 create index messages_by_count_user on messages (session_uid, branch, count_user, depth);
 create index messages_by_count_assistant on messages (session_uid, branch, count_assistant, depth);
 create index messages_by_time on messages (session_uid, said_at);
+
+-- Full text search goes from one session to the next, and looks only at that session's part of the index: each text has the word
+-- `=<session_uid>`, which no parser makes of a text. Words are taken as they are, in lower case: no language, no stemming, no stop words. More than
+-- 100,000 characters could hold more words than a tsvector, and a text must be stored whatever it says: what lies behind is not found.
+create function search_words(session_uid uuid, content text) returns tsvector
+language sql immutable parallel safe
+return to_tsvector('pg_catalog.simple'::regconfig, left(content, 100000)) || array_to_tsvector(array['=' || session_uid::text]);
+
+-- Each new version of a row is indexed anew, so an answer has its words here once it is settled, and not with each of its steps. The list of
+-- entries to be sorted in is kept short: whoever fills it up empties it, and that is within a turn.
+create index messages_by_words on messages using gin (search_words(session_uid, content)) with (gin_pending_list_limit = 512)
+  where settled and content <> '';
 
 -- The display form of a message: thinking and text as they were streamed, a place for each group of tool calls, host cards.
 create table segments (
@@ -166,6 +180,7 @@ create table steering (
 );
 create index steering_pending on steering (session_uid, number) where status = 'pending';
 create index steering_by_message on steering (session_uid, message_id);
+create index steering_by_words on steering using gin (search_words(session_uid, content)) with (gin_pending_list_limit = 512);
 create index steering_by_time on steering (session_uid, delivered_at) where status = 'delivered';
 
 -- A closed step. The row is the write guard: who inserts it has closed the step, everyone later reads it.

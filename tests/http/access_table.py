@@ -93,6 +93,7 @@ TABLE = (
     Row(f"GET {SESSION}/changes", "own"),
     Row(f"GET {SESSION}/events", "own", query="?until=turn"),
     Row("GET /api/erasures/{erasure_id}", "own"),
+    Row("GET /api/search/sessions", "list", query="?q=hello"),
     Row("GET /api/metrics/sessions", "list"),
     Row("GET /api/metrics/sessions/{session_id}", "own", but={"admin": 404}),
     Row(f"POST {SESSION}/stream-ticket", "own"),

@@ -51,6 +51,7 @@ class Seed:
             "created_at": after(depth),
             "updated_at": after(depth),
             "said_at": after(depth),
+            "settled": True,
             **columns,
         }
         await insert(self.conn, "messages", session_uid=self.uid, id=id, parent_id=parent, depth=depth, branch=branch, role=role, **known)

@@ -54,8 +54,8 @@ async def test_r62_an_accepted_message_that_the_rows_refuse_is_answered(database
         await system.conn.execute(
             """
             insert into messages (session_uid, id, parent_id, role, content, branch, depth, count_all, count_user, count_assistant, change,
-              created_at, updated_at, said_at)
-            select session_uid, 'x9', $1, 'user', '', 9, 2, 3, 2, 1, 9, now(), now(), now() from sessions
+              created_at, updated_at, said_at, settled)
+            select session_uid, 'x9', $1, 'user', '', 9, 2, 3, 2, 1, 9, now(), now(), now(), true from sessions
             """,
             first["message_id"],
         )

@@ -50,6 +50,7 @@ async def _tree(system: System, uid: Any, session: Any) -> None:
     for row in rows:
         if row["id"] == live:
             continue
+        assert row["settled"], f"{row['id']} is not settled"
         above = by_id[row["parent_id"]] if row["parent_id"] else None
         before = tuple(above[name] for name in COUNTS) if above else (0, 0, 0)
         if row["role"] == "assistant":

@@ -36,9 +36,9 @@ update branches set tip_depth = greatest(tip_depth, :tip_depth) where session_ui
 -- name: insert_message(session_uid, id, parent_id, role, content, branch, depth, count_all, count_user, count_assistant, turn_id, profile, digest, change, at)!
 -- A message of the tree.
 insert into messages (session_uid, id, parent_id, role, content, branch, depth, count_all, count_user, count_assistant, turn_id, profile,
-  digest, change, created_at, updated_at, said_at)
+  digest, change, created_at, updated_at, said_at, settled)
 values (:session_uid, :id, :parent_id, :role, :content, :branch, :depth, :count_all, :count_user, :count_assistant, :turn_id, :profile,
-  :digest, :change, :at, :at, :at);
+  :digest, :change, :at, :at, :at, :role <> 'assistant');
 
 -- name: insert_exchange(session_uid, branch, depth, message_id, parent_id, content, attachments, digest, answer_id, count_all, count_user, count_assistant, turn_id, attempt, profile, change, at, body, library)!
 -- A user's message with what is shown of its files, the empty answer under it, and what the model is given of the message. The branch
@@ -48,10 +48,10 @@ with grown as (
   where session_uid = :session_uid::uuid and branch = :branch::integer
 ), exchange as (
   insert into messages (session_uid, id, parent_id, role, content, branch, depth, count_all, count_user, count_assistant, turn_id, profile,
-    attachments, digest, change, created_at, updated_at, said_at)
+    attachments, digest, change, created_at, updated_at, said_at, settled)
   select :session_uid::uuid, e.id, e.parent_id, e.role, e.content, :branch::integer, e.depth, :count_all::integer, :count_user::integer,
     :count_assistant::integer, :turn_id::text, :profile::text, e.attachments, e.digest, e.change, :at::timestamptz, :at::timestamptz,
-    :at::timestamptz
+    :at::timestamptz, e.role = 'user'
   from (values
     (:message_id::text, :parent_id::text, 'user', :content::text, :depth::integer, :attachments::json, :digest::text, :change::bigint),
     (:answer_id::text, :message_id::text, 'assistant', '', :depth::integer + 1, null, null, :change::bigint + 1)
@@ -68,6 +68,7 @@ update messages set change = :change, updated_at = greatest(updated_at, :at) whe
 -- How many transcript rows the path has with this assistant message: its finished calls, the steering it was given, and its text if it
 -- has any. Answers the message as it is shown, with its segments and the calls of its tool groups.
 update messages m set
+  settled = true,
   count_all = coalesce(p.count_all, 0) + (m.content <> '')::integer + (
     select count(*) from calls c where c.session_uid = m.session_uid and c.message_id = m.id and c.state = 'recorded'
   ) + (select count(*) from steering g where g.session_uid = m.session_uid and g.message_id = m.id),
