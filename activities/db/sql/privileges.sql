@@ -12,7 +12,7 @@ with needs (relation, privileges, updated) as (values
   ('host_batches', 'select, insert', 'state'),
   ('idempotency_keys', 'select, insert, delete', 'answer, session_uid, status'),
   ('live_deltas', 'select, insert, delete', ''),
-  ('messages', 'select, insert', 'change, content, count_all, count_assistant, count_user, error, model, prompt, said_at, updated_at, usage'),
+  ('messages', 'select, insert', 'change, content, count_all, count_assistant, count_user, error, model, prompt, said_at, settled, updated_at, usage'),
   ('model_messages', 'select, insert, delete', ''),
   ('outlast_schema', 'select', ''),
   ('payloads', 'select, insert, delete', ''),
