@@ -35,6 +35,7 @@ create table sessions (
   unique (tenant, session_id)
 );
 create index sessions_by_owner on sessions (tenant, owner, updated_at desc, session_uid);
+create index sessions_by_parent on sessions (parent_uid) where parent_uid is not null;
 create index sessions_by_tenant on sessions (tenant, updated_at desc, session_uid);
 
 -- A branch is a line of messages without forks. Its path is its own messages up to a depth, before them those of the branch it
@@ -217,6 +218,7 @@ create table host_batches (
   primary key (session_uid, turn_id, step),
   foreign key (session_uid, message_id) references messages (session_uid, id) on delete cascade
 );
+create index host_batches_by_message on host_batches (session_uid, message_id);
 create unique index host_batches_one_open on host_batches (session_uid) where state = 'open';
 
 create table calls (

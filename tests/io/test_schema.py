@@ -48,6 +48,18 @@ async def test_style11_every_statement_fits_the_schema(database: Database) -> No
     assert wrong == {}
 
 
+async def test_style11_each_foreign_key_has_an_index(migrated: DatabaseSettings) -> None:
+    """Without one, each row that goes looks through all that could refer to it: a long session would take too long to delete (S20)."""
+    found = (
+        "select f.conrelid::regclass || ' ' || f.conname as key from pg_constraint f where f.contype = 'f' and not exists ("
+        "select from pg_index i where i.indrelid = f.conrelid and f.conkey <@ (i.indkey::int2[])[0:cardinality(f.conkey) - 1])"
+    )
+    async with opened(migrated) as connection:
+        assert [row["key"] for row in await connection.fetch(found)] == []
+        await connection.execute("drop index host_batches_by_message, sessions_by_parent")
+        assert len(await connection.fetch(found)) == 2
+
+
 async def test_r13_status_never_raises(empty: DatabaseSettings, migrated: DatabaseSettings) -> None:
     status = await schema_status(empty)
     assert (status.state, status.current, status.head) == ("behind", None, head_revision())
