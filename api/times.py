@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 _UNESCAPED_PLUS = re.compile(r"(:\d{2}(?:[.,]\d+)?) (\d{2}:?\d{2})$")
 """A `+` that a client did not escape in a query arrives as a space."""
@@ -25,6 +25,6 @@ def _utc(time: datetime) -> datetime:
     return time.astimezone(UTC)
 
 
-IsoTime = Annotated[datetime, BeforeValidator(time_of, json_schema_input_type=str)]
+IsoTime = Annotated[datetime, BeforeValidator(time_of), WithJsonSchema({"type": "string", "format": "date-time"})]
 UtcTime = Annotated[IsoTime, AfterValidator(_utc)]
 """The same moment as UTC."""

@@ -11,7 +11,8 @@ from activities.llm.models import request_settings
 from activities.search_attributes import registered
 from benchmarks.instant import BenchModels
 from benchmarks.process import until_stopped
-from settings import Settings, load_settings
+from cli.environment import load_settings
+from settings import Settings
 
 
 async def serve(settings: Settings, address: str, *, cached: bool) -> None:

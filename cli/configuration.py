@@ -8,7 +8,8 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from settings import PREFIX, Settings, known_keys
+from cli.environment import known_keys
+from settings import PREFIX, Settings
 
 HEAD = """# Configuration
 

@@ -19,10 +19,11 @@ from activities.llm.models import Models
 from activities.search_attributes import missing
 from api.signing import KeyRing
 from cli.endpoints import Endpoints, find_endpoints, temporal_client
+from cli.environment import load_settings
 from cli.secrets import with_secrets
 from cli.serving import Say, is_loopback
 from profiles.loading import default_profile, load_profiles
-from settings import Settings, load_settings
+from settings import Settings
 from workflows.contracts.errors import OutlastError, SetupError
 
 CHECK_SECONDS = 5.0

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from cli.environment import load_settings
 from cli.options import DataDir, note, overrides, say, warn
-from settings import Settings, load_settings
+from settings import Settings
 from workflows.contracts.errors import SetupError
 from workflows.contracts.naming import party_problem
 

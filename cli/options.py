@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from cli.environment import load_settings
 from cli.running import log_to_stderr
-from settings import Settings, load_settings
+from settings import Settings
 
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="The data folder, instead of OUTLAST_DATA_DIR (default .outlast).")]
 

@@ -18,7 +18,10 @@ from api.schemas import Id, IdPath
 
 router = APIRouter(prefix="/api/sessions", tags=["transcripts"], route_class=StrictRoute)
 FILE: Responses = {
-    200: {"description": "The file", "content": {kind.partition(";")[0]: {"schema": {"type": "string"}} for kind in MEDIA_TYPES.values()}}
+    200: {
+        "description": "The file",
+        "content": {kind.partition(";")[0]: {"schema": {} if "/json" in kind else {"type": "string"}} for kind in MEDIA_TYPES.values()},
+    }
 }
 
 

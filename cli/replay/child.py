@@ -24,10 +24,10 @@ from activities.db.encryption import codec_of
 from activities.db.payloads import PostgresDriver
 from activities.db.pool import Database
 from cli.endpoints import find_endpoints
+from cli.environment import load_settings
 from cli.replay.verdict import Verdict, parted, said
 from cli.running import leave
 from cli.secrets import with_secrets
-from settings import load_settings
 from worker import WORKFLOWS, workflow_runner
 from workflows.contracts.errors import SetupError
 from workflows.contracts.naming import WORKFLOW_TYPES

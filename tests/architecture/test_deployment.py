@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from settings import known_keys
+from cli.environment import known_keys
 from tests.architecture.sources import PRODUCT, ROOT
 
 COMPOSE = ROOT / "docker-compose.yml"

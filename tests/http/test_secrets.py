@@ -11,7 +11,8 @@ from activities.db.pool import Database
 from activities.db.status import schema_status
 from api.app import create_app
 from cli.doctor import run_doctor
-from settings import AccessSettings, DatabaseSettings, Settings, load_settings
+from cli.environment import load_settings
+from settings import AccessSettings, DatabaseSettings, Settings
 from tests.http.conftest import NOWHERE, served
 from tests.http.test_jwt import ISSUER, published
 from workflows.contracts.errors import SetupError

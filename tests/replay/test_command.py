@@ -11,10 +11,10 @@ from xml.etree import ElementTree
 
 import pytest
 
+from cli.environment import load_settings
 from cli.replay.run import Batch, run_replay
 from cli.replay.source import since
 from cli.replay.verdict import Verdict, parted
-from settings import load_settings
 from tests.models import says, script
 from tests.replay.record import HISTORIES
 from tests.system import running_system

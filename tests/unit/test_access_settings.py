@@ -3,7 +3,8 @@
 import pytest
 
 from cli.doctor import check_access
-from settings import AccessSettings, ApiSettings, Settings, load_settings
+from cli.environment import load_settings
+from settings import AccessSettings, ApiSettings, Settings
 from workflows.contracts.errors import SetupError
 
 JWT = {"MODE": "jwt", "JWKS_URL": "https://id.example/jwks", "AUDIENCE": "outlast", "ISSUER": "https://id.example/"}

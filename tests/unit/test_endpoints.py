@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from cli.endpoints import Endpoints, api_url, find_endpoints
+from cli.environment import load_settings
 from cli.record import DevRecord, read_record, remove_record
-from settings import Settings, load_settings
+from settings import Settings
 from workflows.contracts.errors import SetupError
 
 DEV = DevRecord(api="http://127.0.0.1:1", temporal="127.0.0.1:2", database_url="postgresql://dev", pids={"dev": 3}, durable=False)

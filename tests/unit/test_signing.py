@@ -8,7 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from api.signing import KeyRing, TokenExpired, TokenInvalid
-from settings import load_settings
+from cli.environment import load_settings
 from workflows.contracts.errors import SetupError
 
 SOON = datetime.now(UTC) + timedelta(minutes=5)
