@@ -137,6 +137,13 @@ async def test_r44_a_key_must_be_there_and_good(settings: Settings, keys: ApiKey
         assert (await client.get("/api/host-actions", headers=bearing(good))).status_code == 200
 
 
+async def test_r40_in_mode_local_headers_mean_nothing(settings: Settings, conn: asyncpg.Connection) -> None:
+    await Seed(conn, "s1").session(owner="alice")
+    async with guarded(settings, mode="local") as client:
+        for headers in ({}, {"X-Outlast-Principal": "bob", "X-Outlast-Tenant": "other", "X-Outlast-Roles": ""}, bearing("olk_nonsense")):
+            assert (await client.get("/api/sessions/s1", headers=headers)).json()["owner_id"] == "alice"
+
+
 async def test_s28_a_service_speaks_for_others_with_no_other_role(settings: Settings, keys: ApiKeys, conn: asyncpg.Connection) -> None:
     for owner in ("alice", "bob", "Jürgen"):
         await Seed(conn, f"s-{owner[0]}").session(owner=owner)
