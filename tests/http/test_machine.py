@@ -46,7 +46,6 @@ SUBJECT = st.sampled_from([None, None, None, None, "anna", "ben"])
 HANDOVER = st.sampled_from([None, None, "all", "one"])
 KEY = st.booleans()
 SIGNALS = ("message", "continuation", "host_result", "steer", "cancel")
-HOURS = st.sampled_from([0.6, 1.1, 1.1, 5.1, 11.0, 1100.0])
 
 
 class Loop:
@@ -142,22 +141,25 @@ class Machine(RuleBasedStateMachine):
     def cancel(self, at: int, **how: Any) -> None:
         self.play(at, "cancel", **how)
 
+    @precondition(lambda self: any(self.example.kept))
     @rule(at=AT, which=st.integers(0, 9), other=st.booleans(), api=API)
     def again(self, at: int, **how: Any) -> None:
-        self.play(at, "again", **how)
+        self.play(at if self.example.kept[at] else 1 - at, "again", **how)
 
     @rule(at=AT, name=st.sampled_from(SIGNALS), plan=PLANS, which=st.sampled_from(["pending", "first"]))
     def signal(self, at: int, **how: Any) -> None:
         self.play(at, "signal", **how)
 
     @precondition(lambda self: any(model.batch and not model.live for model in self.example.models))
-    @rule(hours=HOURS)
+    @rule(hours=st.sampled_from([0.6, 1.1, 1.1, 5.1, 11.0]))
     def wait(self, hours: float) -> None:
         at = next(at for at, model in enumerate(self.example.models) if model.batch and not model.live)
         self.play(at, "jump", hours=hours)
 
-    @rule(at=AT, hours=HOURS)
-    def jump(self, at: int, hours: float) -> None:
+    @precondition(lambda self: any(model.owner and not model.live for model in self.example.models))
+    @rule(hours=st.sampled_from([0.6, 11.0, 1100.0]))
+    def jump(self, hours: float) -> None:
+        at = next(at for at, model in enumerate(self.example.models) if model.owner and not model.live)
         self.play(at, "jump", hours=hours)
 
     @rule(at=AT, revision=REVISION, api=API, key=KEY)

@@ -81,7 +81,7 @@ class Pairs:
         self.models = [Session(f"s{tag}-{place}") for place in range(sessions)]
         self.played: list[Step] = []
         self._bodies: list[dict[str, dict[str, Any]]] = [{} for _ in range(sessions)]
-        self._kept: list[list[Kept]] = [[] for _ in range(sessions)]
+        self.kept: list[list[Kept]] = [[] for _ in range(sessions)]
         self._fresh = itertools.count(1)
 
     async def _real(self, model: Session, name: str) -> str:
@@ -126,11 +126,11 @@ class Pairs:
 
     def _keep(self, model: Session, key: str, path: str, body: dict[str, Any], judged: Any) -> None:
         if key and not isinstance(judged, Refused):
-            self._kept[self.models.index(model)].append(Kept(key, path, body, judged))
+            self.kept[self.models.index(model)].append(Kept(key, path, body, judged))
 
     def _forget(self, at: int) -> None:
         """The session is over; its id is free."""
-        self.models[at], self._bodies[at], self._kept[at] = Session(self.models[at].name), {}, []
+        self.models[at], self._bodies[at], self.kept[at] = Session(self.models[at].name), {}, []
 
     async def _behind(self, model: Session, posted: Any) -> httpx.Response:
         """Sends while a turn runs, then lets that end (R73)."""

@@ -60,7 +60,9 @@ class Upsets(Pairs):
         return self._result(model, number, caller, plan, which, "host_result")
 
     def _result(self, model: Any, number: int, caller: str, plan: tuple[str, ...], which: str, kind: str) -> Input:
-        call_id = model.batch[0] if which == "pending" and model.batch else next(iter(model.calls), "c-none")
+        # Who comes past the api comes past the rows: only results of hosts are in the workflow's own memory.
+        asked = (call.id for call in model.calls.values() if call.tool != "add")
+        call_id = model.batch[0] if which == "pending" and model.batch else next(asked, "c-none")
         new = Turn(f"t{number}", "continuation", "", plan, result=(call_id, "success"))
         self._note(model, kind, self._judge(lambda: model.resume(caller, new, None)))
         return ContinuationInput(tool_call_id=call_id, tool_result=call_id, turn_id=f"t{number}")

@@ -136,9 +136,9 @@ class Example(Upsets):
     async def again(self, at: int, *, which: int = 0, other: bool = False, api: int = 0) -> None:
         """The same request under the same key, or another one."""
         model = self.models[at]
-        if not self._kept[at]:
+        if not self.kept[at]:
             return
-        kept = self._kept[at][which % len(self._kept[at])]
+        kept = self.kept[at][which % len(self.kept[at])]
         body = kept.body | ({"expected_revision": 10**6} if other and not kept.path.endswith("/cancel") else {})
         body |= {"turn_id": "another"} if other and kept.path.endswith("/cancel") else {}
         if other:
