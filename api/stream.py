@@ -135,6 +135,7 @@ class _Reader:
         self._cursor = start if isinstance(start, Cursor) else Cursor()
         self._caught_up = False
         self._ticks = tail.ticks
+        self._refused = False
         self.ended = False
         tail.existed = tail.existed or self._awaited is None
 
@@ -170,14 +171,18 @@ class _Reader:
         except ServiceUnavailable:
             return await self._pause()
         self._caught_up = not more and self._tail.join(self._cursor)
+        if self._refused and self._until_turn:
+            self.ended = True
+            return [self._frame(event) for event in events[:1]]
         return [self._frame(event) for event in self._up_to_the_end(events)]
 
     async def _find_turn(self, turn: TurnStart) -> bool:
-        """Moves to the turn's beginning; to where the log ends now if it has not begun."""
-        begins, end = await self._api.log.beginning_of(self._tail.session_uid, turn)
-        self._cursor = begins or end
-        self._awaited = None if begins else turn
-        return begins is not None
+        """Moves to the turn's beginning, or to the word that it will not come; to where the log ends now if there is neither."""
+        found = await self._api.log.beginning_of(self._tail.session_uid, turn)
+        self._cursor = found.begins or found.ends
+        self._awaited = None if found.begins else turn
+        self._refused = found.refused
+        return found.begins is not None
 
     async def _pause(self) -> list[bytes]:
         """Postgres is away: looks again in a while."""
@@ -187,9 +192,11 @@ class _Reader:
         return self._comment()
 
     def _from_tail(self, entries: Sequence[Entry]) -> list[bytes] | None:
-        """The frames of these entries; None if only the table can say where the awaited turn begins."""
+        """The frames of these entries; None if only the table can say where the awaited turn begins, or that it does not."""
         if self._awaited is not None:
             begins = self._place_of(self._awaited, entries)
+            if begins is None and any(entry.type == "input.refused" for entry in entries):
+                return None
             if begins is None:
                 self._cursor = entries[-1].ends if entries else self._cursor
                 return []

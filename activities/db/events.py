@@ -112,14 +112,26 @@ class CursorExpired(OutlastError):
         self.oldest = oldest
 
 
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The cursor before a turn's first event (None: it has not begun), and the one behind the session's newest event.
+
+    `refused`: the turn will not come, and its first event is the word about that.
+    """
+
+    begins: Cursor | None
+    ends: Cursor
+    refused: bool = False
+
+
 class EventLog:
     """Reads of session event logs. Nothing here touches a workflow."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def beginning_of(self, session_uid: UUID, turn: TurnStart) -> tuple[Cursor | None, Cursor]:
-        """The cursor before the first event of a turn's newest attempt, None if that has not started; and the one behind the newest event.
+    async def beginning_of(self, session_uid: UUID, turn: TurnStart) -> Beginning:
+        """Where the events of a turn's newest attempt begin, if it has started or the rows refused it.
 
         Raises CursorExpired if the turn is over and its events were removed.
         """
@@ -128,7 +140,8 @@ class EventLog:
         begins = None if row["begins"] is None else Cursor(row["begins"] - 1)
         if row["over"] and (begins is None or begins.seq < row["events_from"]):
             raise CursorExpired(Cursor(row["events_from"]))
-        return begins, Cursor(row["ends"])
+        refused = begins is None and row["refused"] is not None
+        return Beginning(Cursor(row["refused"] - 1) if refused else begins, Cursor(row["ends"]), refused)
 
     async def oldest(self, session_uid: UUID) -> Cursor:
         """The cursor that the oldest event follows which is left."""

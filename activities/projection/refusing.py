@@ -10,7 +10,7 @@ from workflows.model.turn import TurnRef
 
 async def announce_refused(db: Database, session: SessionRef, turn: TurnRef, refusal: Refusal) -> None:
     """`input.refused`, for who waits for the turn; nothing else was written. Raises SessionGone."""
-    data = {"what": turn.kind, "code": refusal.code, "message": refusal.message, "turn_id": turn.turn_id}
+    data = {"what": turn.kind, "code": refusal.code, "message": refusal.message, "refused_turn_id": turn.turn_id}
 
     async def announce() -> None:
         async with session_tx(db, session) as tx:

@@ -133,6 +133,8 @@ class TurnStream:
                 continue
             self._cursor = sse.id or self._cursor
             event = Event(sse.event, json.loads(sse.data))
+            if event.type == "input.refused" and event.data.get("refused_turn_id") == self.turn_id:
+                raise ApiProblem(409, str(event.data["code"]), str(event.data["message"]))
             if event.data.get("turn_id") not in (None, self.turn_id):
                 continue
             self._ended = event.type == "turn.completed"

@@ -90,3 +90,20 @@ async def test_l12_nonsense_from_an_operator_harms_nothing(database_url: str, te
         assert (await system.chat("s1", "still there?"))["content"] == "hello"
         listed = await system.workflow("s1").query("refusals")
         assert [refusal["code"] for refusal in listed] == ["bad_request"] * 8
+
+
+async def test_r62_who_reads_a_turn_that_the_rows_refuse_is_told_so(database_url: str, temporal_address: str) -> None:
+    """A message by signal comes past the rows: whether its parent is there is found out when its turn is to begin."""
+    async with running_system(database_url, temporal_address) as system:
+        await system.chat("s1")
+        path = "/api/sessions/s1/events?after=before:t9&until=turn"
+        reading = asyncio.create_task(system.http.get(path))
+        await asyncio.wait({reading}, timeout=0.3)
+        message = {"content": "Hello", "id": "op-1", "turn_id": "t9", "parent_id": "nowhere"}
+        await system.workflow("s1").signal("message", message | {"tenant": system.tenant, "roles": ["admin"]})
+        for answer in (await reading, await system.http.get(path)):
+            events = [json.loads(line.removeprefix("data: ")) for line in answer.text.splitlines() if line.startswith("data: ")]
+            assert [(event["type"], event["code"], event["refused_turn_id"]) for event in events] == [
+                ("input.refused", "unknown_parent", "t9")
+            ]
+        assert (await system.chat("s1", "go on"))["error"] is None

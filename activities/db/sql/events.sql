@@ -27,13 +27,17 @@ where session_uid = :session_uid and after_seq = :after_seq and position + char_
 order by position;
 
 -- name: turn_begins(session_uid, turn_id, attempt)^
--- The number of the first event of a turn's newest attempt, null if the turn, or the attempt asked for, has not started; and that of the
--- session's newest event.
+-- The number of the first event of a turn's newest attempt, null if the turn, or the attempt asked for, has not started; that of the
+-- word about its refusal, if the rows refused it lately; and that of the session's newest event.
 select
   (select max(e.seq)
     from turns t
     join events e on e.session_uid = t.session_uid and e.turn_id = t.turn_id and e.type = 'turn.started'
     where t.session_uid = :session_uid and t.turn_id = :turn_id and t.attempt >= :attempt) as begins,
+  (select max(e.seq)
+    from sessions s
+    join events e on e.session_uid = s.session_uid and e.seq > s.cursor - 100
+    where s.session_uid = :session_uid and e.type = 'input.refused' and e.data ->> 'refused_turn_id' = :turn_id) as refused,
   exists (
     select from turns t
     where t.session_uid = :session_uid and t.turn_id = :turn_id and t.attempt >= :attempt and t.ended_at is not null) as over,

@@ -163,5 +163,5 @@ order by depth, created_at, id;
 -- Why an accepted input got no turn: the rows refused it lately.
 select e.data ->> 'code' as code, e.data ->> 'message' as message
 from sessions s join events e on e.session_uid = s.session_uid and e.seq > s.cursor - 100
-where s.session_uid = :session_uid and e.type = 'input.refused' and e.data ->> 'turn_id' = :turn_id
+where s.session_uid = :session_uid and e.type = 'input.refused' and e.data ->> 'refused_turn_id' = :turn_id
 order by e.seq desc limit 1;
