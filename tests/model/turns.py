@@ -33,6 +33,7 @@ class Turns:
     counter: int = 0
     unnamed: int = 0
     clock: float = 0.0
+    asked_at: dict[str, float] = field(default_factory=dict)
     reminded: set[str] = field(default_factory=set)
     reminders: int = 0
     expired: int = 0
@@ -94,6 +95,7 @@ class Turns:
                 self.fail(turn, "cancelled", "")
             else:
                 self.end(turn, "waiting")
+                self.ask(self.clock)
             return
         self.revision += 1
         self.live = turn
@@ -171,6 +173,7 @@ class Turns:
         if self.batch:
             self.batch_of = turn
             self.end(turn, "waiting")
+            self.ask(0.0)
         elif not made and not self.waiting(turn.profile):
             self.end(turn, "completed")
 
@@ -218,11 +221,16 @@ class Turns:
         """The calls that the host is asked for now."""
         return self.batch if self.batch_of and self.batch_of.handover == "all" else self.batch[:1]
 
+    def ask(self, at: float) -> None:
+        """The host is asked. Model steps are dated by a worker, whose clock knows nothing of jumps; results by the session's own clock."""
+        for call_id in self.wanted:
+            self.asked_at.setdefault(call_id, at)
+
     def alarms(self) -> list[tuple[float, str, str]]:
         """What is due by now, the earliest first. Real time hardly passes in an example: only jumps count, from the session's beginning."""
-        timed = [(call_id, TIMES[self.calls[call_id].tool]) for call_id in self.wanted if self.calls[call_id].tool in TIMES]
-        due = [(after, "deadline", call_id) for call_id, after in timed]
-        due += [(after / 2, "reminder", call_id) for call_id, after in timed if call_id not in self.reminded]
+        timed = [(call_id, self.asked_at[call_id], TIMES.get(self.calls[call_id].tool)) for call_id in self.wanted]
+        due = [(at + after, "deadline", call_id) for call_id, at, after in timed if after]
+        due += [(at + after / 2, "reminder", call_id) for call_id, at, after in timed if after and call_id not in self.reminded]
         return sorted(alarm for alarm in due if alarm[0] <= self.clock)
 
     def ring(self) -> None:
