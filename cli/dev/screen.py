@@ -36,14 +36,14 @@ class Screen:
         yield details
         self.say(f"  {name:<10} ready {time.monotonic() - began:5.2f} s  {' '.join(details)}".rstrip())
 
-    def ready(self, record: DevRecord, data: str) -> None:
-        """Everything is there: where, and what to try first."""
+    def ready(self, record: DevRecord, data: str, mode: str) -> None:
+        """Everything is there: where, and what to try first in the access mode."""
         self.say(f"ready in {time.monotonic() - self.began:.2f} s, state in {data if record.durable else 'memory only'}\n")
         self.say(f"  API              {record.api}")
         self.say(f"  API docs         {record.api}/docs")
         if record.temporal_ui:
             self.say(f"  Temporal Web UI  {record.temporal_ui}")
-        self.say(f"\nTry it:\n  {sample(record.api)}\n  {command()} chat\n")
+        self.say("\n  ".join(["\nTry it:", *trials(record.api, mode)]) + "\n")
         if not record.durable:
             self.say(EPHEMERAL)
         self.say("Ctrl-C stops everything.")
@@ -55,6 +55,16 @@ def command() -> str:
     if program.name != "outlast" or (found and Path(found).resolve() == program.resolve()):
         return "outlast"
     return str(program.relative_to(Path.cwd())) if program.is_relative_to(Path.cwd()) else str(program)
+
+
+def trials(url: str, mode: str) -> list[str]:
+    """Command lines to begin with in an access mode. With `jwt` the token is for the reader to get."""
+    if mode == "local":
+        return [sample(url), f"{command()} chat"]
+    if mode == "header":
+        return [f"{sample(url)} -H 'x-outlast-principal: me'"]
+    make = [f"export OUTLAST_TOKEN=$({command()} keys create me)"] if mode == "key" else []
+    return [*make, f'{sample(url)} -H "authorization: Bearer $OUTLAST_TOKEN"', f"{command()} chat"]
 
 
 def sample(url: str) -> str:

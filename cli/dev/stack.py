@@ -82,7 +82,7 @@ class Stack:
         self._write(record)
         if self._servers.pids:
             self._running["watch"] = asyncio.create_task(self._servers.watch(lambda: self._write(record)))
-        self._screen.ready(record, str(self._settings.data_dir))
+        self._screen.ready(record, str(self._settings.data_dir), self._settings.access.mode)
 
     def _write(self, record: DevRecord) -> None:
         pids = {"dev": os.getpid(), **self._servers.pids}

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cli.dev.screen import trials
 from cli.doctor import check_access
 from cli.environment import load_settings
 from settings import AccessSettings, ApiSettings, Settings
@@ -47,3 +48,10 @@ def test_r44_the_doctor_warns_of_doors_that_stand_open() -> None:
     jwt = {name.lower(): value for name, value in JWT.items()}
     assert verdict("0.0.0.0", **jwt) == verdict(**{**jwt, "jwks_url": "http://localhost:1/x"}) == "ok"
     assert verdict(**{**jwt, "jwks_url": "http://id.example/x"}) == "warn"
+
+
+def test_r44_dev_shows_how_to_name_oneself() -> None:
+    shown = {mode: "\n".join(trials("http://127.0.0.1:1", mode)) for mode in ("local", "header", "key", "jwt")}
+    assert "x-outlast-principal: me" in shown["header"] and not shown["header"].endswith(" chat")
+    assert "keys create me" in shown["key"] and "$OUTLAST_TOKEN" in shown["key"] and "$OUTLAST_TOKEN" in shown["jwt"]
+    assert shown["local"].endswith(" chat") and "authorization" not in shown["local"]
