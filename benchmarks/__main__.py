@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import os
 
-from benchmarks import report, runs
+from benchmarks import delivery, report, runs
 from benchmarks.stack import Stack, running_stack
 
 
@@ -18,6 +18,8 @@ async def measure(stack: Stack, size: runs.Size) -> runs.Bench:
         await runs.cold(bench, long)
         await runs.stopped(bench)
         await runs.killed(bench)
+    async for figure in delivery.delivery(stack, delivery.TOY if size is runs.TOY else delivery.Size()):
+        bench.figures.append(figure)
     return bench
 
 

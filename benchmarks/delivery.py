@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -45,6 +45,16 @@ class Size:
 
 
 TOY = Size(few=2, many=4, turns=2, pieces=4, gap=30, watched_turns=1, rounds=1, watchers=3)
+
+
+@dataclass(frozen=True)
+class Turns:
+    """So many turns, so many at once, each of so many pieces, a gap of milliseconds between them."""
+
+    turns: int
+    pieces: int
+    gap: int
+    at_once: int
 
 
 @dataclass
@@ -105,15 +115,15 @@ class Delivery:
             raise RuntimeError(f"{seen['lost']} of {len(sessions)} readers were cut off")
         watched.milliseconds = seen["milliseconds"]
 
-    async def streamed(self, read: Sequence[str], streaming: Sequence[str], size: Size, *, turns: int, gap: int, at_once: int) -> Watched:
-        """Turns of `streaming`, so many at once, while `read` is read."""
+    async def streamed(self, read: Sequence[str], streaming: Sequence[str], turns: Turns) -> Watched:
+        """Turns of `streaming`, while `read` is read."""
 
         async def some(own: Sequence[str]) -> None:
-            for _ in range(turns // at_once):
-                await self.turn(random.choice(own), pieces_every(size.pieces, gap))
+            for _ in range(turns.turns // turns.at_once):
+                await self.turn(random.choice(own), pieces_every(turns.pieces, turns.gap))
 
         async with self.read_by(read) as watched:
-            await asyncio.gather(*[some(streaming[number::at_once]) for number in range(at_once)])
+            await asyncio.gather(*[some(streaming[number :: turns.at_once]) for number in range(turns.at_once)])
         if not watched.milliseconds:
             raise RuntimeError("the readers saw no text")
         return watched
@@ -144,29 +154,30 @@ class Delivery:
             raise RuntimeError(f"a write was refused: {answer.status_code} {answer.text}")
 
 
-async def delivery(stack: Stack, size: Size) -> list[Figure]:
-    """P8 and P14 as figures."""
+async def delivery(stack: Stack, size: Size) -> AsyncIterator[Figure]:
+    """P8 and P14, figure by figure."""
     outlast = stack.outlast(QUEUE, model=TIMED)
     await asyncio.to_thread(outlast.api.wait)
-    figures: list[Figure] = []
-    limits = httpx.Limits(max_connections=50)
-    async with httpx.AsyncClient(base_url=outlast.url, timeout=120, limits=limits) as http:
+    async with httpx.AsyncClient(base_url=outlast.url, timeout=120) as http:
         bench = Delivery(stack, outlast, http)
         names = await bench.sessions(size.many)
         few = names[: size.few]
-        plain = {"turns": size.turns, "gap": size.gap, "at_once": size.at_once}
-        alone = await bench.streamed(names[:1], names[:1], size, turns=size.watched_turns, gap=size.gap, at_once=1)
-        figures += _rows("1 reader", alone)
-        figures += _rows(f"{size.few} readers on distinct sessions", await bench.streamed(few, few, size, **plain), 10, 30)
-        figures += _rows(f"{size.many:,} readers on distinct sessions", await bench.streamed(names, names, size, **plain), 10, 30)
-        burst = await bench.streamed(few, few, size, turns=size.turns, gap=5, at_once=size.at_once)
-        figures += _rows(f"{size.few} readers, a piece every 5 ms, so most are coalesced", burst)
-        crowd = await bench.streamed(names[:1] * size.many, names[:1], size, turns=size.watched_turns, gap=size.gap, at_once=1)
-        figures += _rows(f"{size.many:,} readers on one session", crowd, None, 200)
+        paced = Turns(size.turns, size.pieces, size.gap, size.at_once)
+        for figure in _rows("1 reader", await bench.streamed(names[:1], names[:1], replace(paced, turns=size.watched_turns, at_once=1))):
+            yield figure
+        for figure in _rows(f"{size.few} readers on distinct sessions", await bench.streamed(few, few, paced), 10, 30):
+            yield figure
+        for figure in _rows(f"{size.many:,} readers on distinct sessions", await bench.streamed(names, names, paced), 10, 30):
+            yield figure
+        burst = await bench.streamed(few, few, replace(paced, gap=5))
+        for figure in _rows(f"{size.few} readers, a piece every 5 ms, so most are coalesced", burst):
+            yield figure
+        crowd = await bench.streamed(names[:1] * size.many, names[:1], replace(paced, turns=size.watched_turns, at_once=1))
+        for figure in _rows(f"{size.many:,} readers on one session", crowd, None, 200):
+            yield figure
         writes = await bench.writes(size)
-    figures.append(Figure(f"P14 writes to a session with {size.watchers} readers, until accepted", "s", writes))
-    figures.append(Figure("P14 the slowest of them", "s", [max(writes)], reach=WRITE_LIMIT_SECONDS))
-    return figures
+    yield Figure(f"P14 writes to a session with {size.watchers} readers, until accepted", "ms", [took * 1000 for took in writes])
+    yield Figure("P14 the slowest of them", "s", [max(writes)], reach=WRITE_LIMIT_SECONDS)
 
 
 def _rows(who: str, watched: Watched, median: float | None = None, p95: float | None = None) -> list[Figure]:
@@ -183,8 +194,12 @@ def main() -> None:
     parser.add_argument("--toy", action="store_true")
     options = parser.parse_args()
     with running_stack() as stack:
-        figures = asyncio.run(delivery(stack, TOY if options.toy else Size()))
-    print(table(figures))
+        asyncio.run(_print(stack, TOY if options.toy else Size()))
+
+
+async def _print(stack: Stack, size: Size) -> None:
+    async for figure in delivery(stack, size):
+        print(table([figure]).splitlines()[-1], flush=True)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,11 @@ MEASURES = (
     "P3 history",
     "P3 events",
     "P5",
+    "P8 delta to reader, 1 reader",
+    "P8 delta to reader, 4 readers on one session",
+    "P8 memory",
     "P12",
+    "P14",
     "peer (a)",
 )
 OF_ANY_PACE = ("P3 history", "P3 events", "P12 requests")

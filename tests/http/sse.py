@@ -1,7 +1,7 @@
 """Reads server-sent events the way a careful client does."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -65,3 +65,18 @@ def shown_text(frames: list[Frame]) -> dict[int, str]:
             for cut in frame.data["segments"]:
                 texts[cut["segment"]] = texts.get(cut["segment"], "")[: cut["offset"]]
     return texts
+
+
+def told(frames: Sequence[Frame]) -> list[tuple[Any, ...]]:
+    """What a reader was told, adjacent deltas of a segment joined."""
+    found: list[tuple[Any, ...]] = []
+    for frame in frames:
+        if not frame.type.endswith(".delta"):
+            found.append((frame.type, frame.id, frame.data["turn_id"], frame.own))
+            continue
+        text, offset, key = frame.data["text"], frame.data["offset"], (frame.type, frame.data["turn_id"], frame.data["segment"])
+        if found and found[-1][0] == key and found[-1][1] + len(found[-1][2]) == offset:
+            found[-1] = (key, found[-1][1], found[-1][2] + text)
+        else:
+            found.append((key, offset, text))
+    return found

@@ -5,13 +5,12 @@ import os
 import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
 
 from pydantic_ai.models.function import DeltaThinkingPart, DeltaToolCall
 from temporalio.api.enums.v1 import EventType
 
 from tests.http.conftest import served_beside
-from tests.http.sse import Frame, opened, shown_text
+from tests.http.sse import Frame, opened, shown_text, told
 from tests.http.wire import asked, frames_of
 from tests.models import Behaviour, Piece, says, script
 from tests.system import System, running_system
@@ -44,21 +43,6 @@ def long_turn() -> list[Behaviour]:
         paced("Between. ", HUGE, *words * 4, {1: DeltaToolCall("open_page", '{"url": "u"}', tool_call_id="h1")}),
         paced(*words * 4, "Done."),
     ]
-
-
-def told(frames: Sequence[Frame]) -> list[tuple[Any, ...]]:
-    """What a reader was told, adjacent deltas of a segment joined."""
-    found: list[tuple[Any, ...]] = []
-    for frame in frames:
-        if not frame.type.endswith(".delta"):
-            found.append((frame.type, frame.id, frame.data["turn_id"], frame.own))
-            continue
-        text, offset, key = frame.data["text"], frame.data["offset"], (frame.type, frame.data["turn_id"], frame.data["segment"])
-        if found and found[-1][0] == key and found[-1][1] + len(found[-1][2]) == offset:
-            found[-1] = (key, found[-1][1], found[-1][2] + text)
-        else:
-            found.append((key, offset, text))
-    return found
 
 
 def is_over(frames: Sequence[Frame]) -> bool:
