@@ -54,20 +54,14 @@ class ApiSettings(_Group):
     port: int = Field(8080, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     wait_seconds: float = Field(300.0, gt=0, description="How long `POST /api/chat` waits for its turn before it answers 202.")
     sse_keepalive_seconds: float = Field(15.0, gt=0, description="How often an idle event stream carries a comment.")
-    send_timeout_seconds: float = Field(
-        30.0,
-        gt=0,
-        description="A client that takes nothing of an answer for so long is cut off. A reader of events can come back and go on.",
-    )
+    send_timeout_seconds: float = Field(30.0, gt=0, description="A client that takes nothing of an answer for so long is cut off.")
 
 
 class EventSettings(_Group):
     """The events of sessions, as their streams tell them."""
 
     retention_hours: float = Field(
-        0.0,
-        ge=0,
-        description="Events older than this are removed, whole turns at a time; messages stay. A reader that asks for them is told where it can begin. 0 keeps them as long as their session.",
+        0.0, ge=0, description="Events older than this are removed, whole turns at a time; messages stay. 0 keeps them with their session."
     )
 
 

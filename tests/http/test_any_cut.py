@@ -19,6 +19,9 @@ LONG = bool(os.environ.get("TEST_LONG"))
 CUTS = 1000 if LONG else 60
 TURNS = 100 if LONG else 10
 EVENTS = "/api/sessions/s1/events"
+BUDGETS = (1, 100, 400, 1500) * 2 + (30_000,)
+"""Bytes that a connection lives for; now and then enough for the largest event."""
+
 HUGE = "𝔘" + "x" * 9000 + "👩‍👩‍👧‍👦"
 """More than a notification may carry."""
 
@@ -63,7 +66,7 @@ async def cut_often(urls: Sequence[str], chance: random.Random) -> tuple[list[Fr
     cuts = 0
     while not is_over(had):
         after = f"?after={had[-1].id}" if had else ""
-        budget = chance.choice((1, 200, 900, 3000, 30_000))
+        budget = chance.choice(BUDGETS)
         async with asked(urls[cuts % len(urls)], EVENTS + after) as (reader, _):
             body = b""
             while len(body) < budget and not is_over([*had, *frames_of(body)]):
