@@ -10,6 +10,7 @@ from temporalio.client import Client
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.beating import beating
+from activities.db.queries import allowed
 from activities.db.session_tx import moment, sql
 from activities.kit import Kit
 from activities.leftovers import Leftovers, StillInFlight
@@ -19,6 +20,9 @@ from activities.running import guarded
 from activities.runs import Runs
 from workflows.contracts.erasures import DeleteRuns, Erased, EraseHistories, ErasePayloads, EraseRows, FoundRuns, VerifyErasure
 from workflows.contracts.json_text import json_text
+
+ROWS_SECONDS = 100.0
+"""How long a statement may take that removes a session's rows: those of a very long one take longer than Postgres has to answer elsewhere."""
 
 
 class Erasures:
@@ -36,6 +40,10 @@ class Erasures:
 
     async def _erase_rows(self, erase: EraseRows) -> Erased:
         """Counts, notes who did it, and deletes, all or nothing. Who comes again, his answer having been lost, reads what was counted."""
+        with allowed(ROWS_SECONDS):
+            return await self._rows_gone(erase)
+
+    async def _rows_gone(self, erase: EraseRows) -> Erased:
         session, uid = erase.session, erase.session.session_uid
         async with self._kit.db.transaction() as conn:
             await sql.take_session(conn, session_uid=uid)

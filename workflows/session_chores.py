@@ -5,7 +5,7 @@ from typing import assert_never
 from temporalio import workflow
 from temporalio.workflow import ParentClosePolicy
 
-from workflows.asking import written
+from workflows.asking import erased, written
 from workflows.contracts.carried import QueuedAmend, QueuedCard, QueuedClose, QueuedRefusal, QueuedReminder, QueuedRepair, QueuedTurn
 from workflows.contracts.erasures import EraseHistories, EraseRows, erase_rows
 from workflows.contracts.errors import Refusal
@@ -116,7 +116,7 @@ class SessionChores:
         jobs = self._jobs
         jobs.closed = True
         uid = jobs.state.head.session_uid
-        await written(erase_rows, EraseRows(session=jobs.ref, by=job.by, at=workflow.now().isoformat()), "erase")
+        await erased(erase_rows, EraseRows(session=jobs.ref, by=job.by, at=workflow.now().isoformat()), "erase")
         erasure_id = erasure_workflow_id(uid)
         info = workflow.info()
         await workflow.start_child_workflow(  # type: ignore[unused-awaitable]

@@ -1,7 +1,9 @@
 """The statements of `sql/*.sql` as awaitable functions."""
 
 import functools
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,17 @@ from aiosql.queries import Queries
 from aiosql.query_loader import QueryLoader
 
 SQL = Path(__file__).parent / "sql"
+_SECONDS: ContextVar[float | None] = ContextVar("seconds that a statement may take", default=None)
+
+
+@contextmanager
+def allowed(seconds: float) -> Iterator[None]:
+    """Within the block a statement may take so long; elsewhere, as long as the connection's settings say."""
+    token = _SECONDS.set(seconds)
+    try:
+        yield
+    finally:
+        _SECONDS.reset(token)
 
 
 class _ConnectionAdapter(AsyncPGAdapter):
@@ -19,17 +32,17 @@ class _ConnectionAdapter(AsyncPGAdapter):
     """
 
     async def select(self, conn: Any, query_name: str, sql: str, parameters: Any, record_class: Any = None) -> AsyncGenerator[Any, None]:
-        for row in await conn.fetch(sql, *self._ordered(query_name, parameters)):
+        for row in await conn.fetch(sql, *self._ordered(query_name, parameters), timeout=_SECONDS.get()):
             yield row
 
     async def select_one(self, conn: Any, query_name: str, sql: str, parameters: Any, record_class: Any = None) -> Any:
-        return await conn.fetchrow(sql, *self._ordered(query_name, parameters))
+        return await conn.fetchrow(sql, *self._ordered(query_name, parameters), timeout=_SECONDS.get())
 
     async def select_value(self, conn: Any, query_name: str, sql: str, parameters: Any) -> Any:
-        return await conn.fetchval(sql, *self._ordered(query_name, parameters))
+        return await conn.fetchval(sql, *self._ordered(query_name, parameters), timeout=_SECONDS.get())
 
     async def insert_update_delete(self, conn: Any, query_name: str, sql: str, parameters: Any) -> Any:
-        return await conn.execute(sql, *self._ordered(query_name, parameters))
+        return await conn.execute(sql, *self._ordered(query_name, parameters), timeout=_SECONDS.get())
 
     async def insert_update_delete_many(self, conn: Any, query_name: str, sql: str, parameters: Any) -> Any:
         return await conn.executemany(sql, [self._ordered(query_name, row) for row in parameters])
@@ -54,4 +67,4 @@ def load_queries(folder: Path = SQL) -> Any:
     return queries
 
 
-__all__ = ["SQL", "load_queries"]
+__all__ = ["SQL", "allowed", "load_queries"]

@@ -1,6 +1,8 @@
 """What is left of an erased session, with everything real but the model: nothing."""
 
+import asyncio
 import base64
+import dataclasses
 from typing import Any
 from uuid import UUID
 
@@ -8,6 +10,7 @@ import asyncpg
 import pytest
 from pydantic_ai.exceptions import ModelHTTPError
 
+from activities.db.pool import Database
 from activities.db.queries import load_queries
 from activities.erasures import Erasures
 from cli.services.temporal import TemporalServer
@@ -15,6 +18,7 @@ from tests.models import calls, hangs, raises, says, script
 from tests.remains import in_tables, remains
 from tests.system import Answer, System, running_system
 from workflows.contracts.erasures import EraseRows
+from workflows.contracts.errors import ServiceUnavailable
 from workflows.contracts.inputs import CloseInput, RowsSaid
 from workflows.contracts.naming import session_workflow_id
 from workflows.model.session import SessionRef
@@ -143,6 +147,27 @@ async def test_s20_counts_survive_an_answer_that_was_lost(database_url: str, tem
         assert first == again and first.rows["messages"] == 2
         assert await system.conn.fetchval("select count(*) from audit") == 1
         assert (await system.get(f"/erasures/{uid}"))["rows"] == first.rows
+
+
+async def test_s20_the_rows_of_a_very_long_session_may_take_their_time(database_url: str, temporal_address: str) -> None:
+    """Here it is a lock that makes it slow. Elsewhere a statement that takes so long counts as a Postgres that is lost."""
+    async with running_system(database_url, temporal_address) as system:
+        await system.chat("s1")
+        hasty = await Database.open(system.settings.database.model_copy(update={"timeout_seconds": 0.3}))
+        erasures = Erasures(dataclasses.replace(system.kit, db=hasty), system.temporal)
+        ref = SessionRef(
+            tenant=system.tenant, session_id="s1", session_uid=str(await system.conn.fetchval("select session_uid from sessions"))
+        )
+        async with system.conn.transaction():
+            await system.conn.execute("select from sessions for update")
+            with pytest.raises(ServiceUnavailable):
+                async with hasty.connection() as conn:
+                    await load_queries().take_session(conn, session_uid=ref.session_uid)
+            erasing = asyncio.create_task(erasures._erase_rows(EraseRows(session=ref, by="local", at="2026-01-01T00:00:00Z")))
+            await asyncio.wait({erasing}, timeout=0.7)
+            assert not erasing.done()
+        assert (await erasing).rows["sessions"] == 1
+        await hasty.close()
 
 
 @pytest.mark.parametrize("large", [False, True])
