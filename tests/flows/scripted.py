@@ -146,6 +146,7 @@ class Scripted:
 
     @activity.defn
     async def find_runs(self, erase: EraseHistories) -> FoundRuns:
+        self.asked.append(erase)
         return FoundRuns()
 
     @activity.defn
