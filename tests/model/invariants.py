@@ -12,19 +12,20 @@ ENDED = ("turn.started", "turn.final", "turn.completed")
 
 
 async def check_rows(system: System, session: str, *, quiet: bool = True) -> None:
-    """Fails where a session's rows tell no story. `quiet`: nothing is under way, so the workflow must agree with them."""
-    row = await system.conn.fetchrow("select * from sessions where tenant = $1 and session_id = $2", system.tenant, session)
-    if row is None:
-        return
-    uid = row["session_uid"]
-    turns = await system.conn.fetch("select * from turns where session_uid = $1 order by number", uid)
-    await _tree(system, uid, row)
-    await _calls(system, uid)
-    await check_transcript(system, uid)
-    await _events(system, uid, row, turns)
-    assert [turn["number"] for turn in turns] == list(range(1, row["turn_number"] + 1)), "turn numbers have gaps"
-    assert sum(turn["state"] == "running" for turn in turns) <= (0 if quiet else 1), "live turns"
-    assert not quiet or not await system.conn.fetchval("select count(*) from live_deltas where session_uid = $1", uid)
+    """Fails where a session's rows, all of one moment, tell no story. `quiet`: nothing is under way, so the workflow must agree with them."""
+    async with system.conn.transaction(isolation="repeatable_read"):
+        row = await system.conn.fetchrow("select * from sessions where tenant = $1 and session_id = $2", system.tenant, session)
+        if row is None:
+            return
+        uid = row["session_uid"]
+        turns = await system.conn.fetch("select * from turns where session_uid = $1 order by number", uid)
+        await _tree(system, uid, row)
+        await _calls(system, uid)
+        await check_transcript(system, uid)
+        await _events(system, uid, row, turns)
+        assert [turn["number"] for turn in turns] == list(range(1, row["turn_number"] + 1)), "turn numbers have gaps"
+        assert sum(turn["state"] == "running" for turn in turns) <= (0 if quiet else 1), "live turns"
+        assert not quiet or not await system.conn.fetchval("select count(*) from live_deltas where session_uid = $1", uid)
     if quiet:
         await _agrees(system, session, row)
 
