@@ -195,6 +195,14 @@ class DevSettings(_Group):
     temporal_ui_port: int = Field(8233, ge=1, le=65535, description="Port of the Temporal Web UI.")
 
 
+class MetricsSettings(_Group):
+    """Metrics for Prometheus. The API's are at its own `/metrics`."""
+
+    worker_address: str = Field(
+        "", description="Where a worker serves `/metrics`: `host:port`. Each worker of a machine needs its own. Empty: nowhere."
+    )
+
+
 class TemporalSettings(_Group):
     """Temporal. The connection itself is configured by Temporal's own `TEMPORAL_*` variables or TOML profile."""
 
@@ -217,6 +225,7 @@ class Settings(BaseSettings):
     attachments: AttachmentSettings = Field(default_factory=AttachmentSettings)
     budget: BudgetSettings = Field(default_factory=BudgetSettings)
     dev: DevSettings = Field(default_factory=DevSettings)
+    metrics: MetricsSettings = Field(default_factory=MetricsSettings)
     temporal: TemporalSettings = Field(default_factory=TemporalSettings)
     data_dir: Path = Field(Path(".outlast"), description="Where `outlast dev` keeps its state.")
     token: SecretStr = Field(SecretStr(""), description="API key or bearer token that `outlast chat` sends.")

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from temporalio.client import Client
+from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
@@ -26,6 +27,7 @@ from activities.tools import Tools
 from activities.turns import Turns
 from profiles.loading import load_profiles
 from settings import Settings
+from workflows.contracts.errors import SetupError
 from workflows.contracts.policies import BEAT_EVERY_SECONDS, STICKY_SECONDS
 from workflows.erasure import ErasureWorkflow
 from workflows.principal_erasure import PrincipalErasureWorkflow
@@ -60,6 +62,19 @@ PASSED_THROUGH = (
 def workflow_runner() -> SandboxedWorkflowRunner:
     """The sandbox that workers and replays run workflows in."""
     return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH))
+
+
+def measured(address: str) -> Runtime | None:
+    """A runtime whose metrics, the SDK's and our own, are served at `address` (`host:port`, path `/metrics`); None without one.
+
+    Raises SetupError if nothing can listen there.
+    """
+    if not address:
+        return None
+    try:
+        return Runtime(telemetry=TelemetryConfig(metrics=PrometheusConfig(bind_address=address, durations_as_seconds=True)))
+    except (RuntimeError, ValueError) as error:
+        raise SetupError(f"OUTLAST_METRICS__WORKER_ADDRESS={address}: nothing can listen there: {error}") from error
 
 
 @asynccontextmanager
@@ -123,7 +138,7 @@ async def run(settings: Settings, stop: asyncio.Event, *, address: str | None = 
     await ensure_usable(settings.database)
     database = await Database.open(settings.database)
     try:
-        client = await connect(settings, database, address, for_api=False)
+        client = await connect(settings, database, address, for_api=False, runtime=measured(settings.metrics.worker_address))
         async with open_kit(settings, database) as kit:
             kit.indexed = await registered(client)
             async with build_worker(client, kit), retaining_events(settings, database, kit.locks):

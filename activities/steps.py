@@ -5,6 +5,7 @@ from temporalio import activity
 from activities.beating import beating
 from activities.db.session_tx import SessionGone
 from activities.kit import Kit
+from activities.measures import measure_step
 from activities.running import Running, guarded
 from activities.step_run import StepRun
 from workflows.contracts.steps import RunStep, StepDone
@@ -22,7 +23,9 @@ class Steps:
     async def run_step(self, step: RunStep) -> StepDone:
         """Runs one model request and commits what came of it."""
         async with beating():
-            return await guarded(self._run(step))
+            done = await guarded(self._run(step))
+            measure_step(done)
+            return done
 
     async def _run(self, step: RunStep) -> StepDone:
         run = StepRun(self._kit, step)

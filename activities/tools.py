@@ -11,6 +11,7 @@ from activities.db.session_tx import SessionGone, SessionTx, moment, now_text, s
 from activities.kit import Kit
 from activities.limits import turn_seconds
 from activities.llm.tools import Toolbox, ToolOutcome
+from activities.measures import measure_tool
 from activities.patience import patiently
 from activities.projection.calls import Verdict, announce_result, record
 from activities.projection.ending import finish_turn, open_batch
@@ -33,7 +34,9 @@ class Tools:
         """Runs a server tool and commits its result."""
         async with beating():
             run = ToolRun(self._kit, call)
-            return await guarded(self._running.once(_key(call), run, run.run))
+            done = await guarded(self._running.once(_key(call), run, run.run))
+            measure_tool(call.call.tool_name, done)
+            return done
 
     @activity.defn
     async def settle_call(self, call: SettleCall) -> ToolDone:

@@ -25,6 +25,7 @@ from api import errors, openapi
 from api.deps import Api
 from api.gate import Gate, cors
 from api.identity import Access
+from api.measures import Measured, Measures
 from api.routes import (
     changes,
     chat,
@@ -36,6 +37,7 @@ from api.routes import (
     host_actions,
     messages,
     metrics,
+    prometheus,
     search,
     sessions,
     transcripts,
@@ -61,6 +63,7 @@ ROUTES = (
     host_actions,
     erasures,
     health,
+    prometheus,
     codec,
 )
 
@@ -89,6 +92,8 @@ def create_app(settings: Settings, *, durable: bool = True, temporal_address: st
     errors.install(app)
     openapi.add_pages(app)
     app.openapi = lambda: openapi.describe(app)  # type: ignore[method-assign]
+    app.state.measures = Measures()
+    app.add_middleware(Measured, measures=app.state.measures)
     app.add_middleware(Gate, settings=settings, durable=durable)
     if settings.access.origins:
         # Outermost: a browser's preflight names nobody, so it is answered before anyone asks who calls.

@@ -26,7 +26,7 @@ from profiles.loading import load_profiles
 from settings import ApiSettings, DatabaseSettings, Settings
 from tests import services
 from tests.models import Script, ScriptedModels, says, script
-from worker import build_worker
+from worker import build_worker, measured
 from workflows.contracts.naming import session_workflow_id
 from workflows.model.session import Caller
 
@@ -141,7 +141,7 @@ async def running_system(
     )
     async with AsyncExitStack() as stack:
         kit = await _kit(stack, settings, scripted)
-        temporal = await connect(settings, kit.db, address, for_api=False)
+        temporal = await connect(settings, kit.db, address, for_api=False, runtime=measured(settings.metrics.worker_address))
         kit.indexed = await registered(temporal)
         intercepted = Client(
             temporal.service_client, namespace=temporal.namespace, data_converter=temporal.data_converter, interceptors=interceptors

@@ -10,6 +10,7 @@ from temporalio.converter import (
     StorageDriver,
 )
 from temporalio.envconfig import ClientConfigProfile
+from temporalio.runtime import Runtime
 from temporalio.service import RetryConfig
 
 from activities.db.encryption import codec_of
@@ -51,11 +52,13 @@ def data_converter(
     )
 
 
-async def connect(settings: Settings, database: Database, address: str | None = None, *, for_api: bool) -> Client:
+async def connect(
+    settings: Settings, database: Database, address: str | None = None, *, for_api: bool, runtime: Runtime | None = None
+) -> Client:
     """A client as Temporal's own `TEMPORAL_*` variables or TOML profile say; `address` (host:port), where given, goes before theirs.
 
     `for_api`: connects when first used, so that reads work while Temporal is down, and tries each call once. Else it connects now,
-    as a worker needs it. Raises SetupError for a configuration or a key that can't be read, ServiceUnavailable if Temporal does not answer.
+    as a worker needs it. `runtime`: whose metrics count what it does. Raises SetupError for a configuration or a key that can't be read, ServiceUnavailable if Temporal does not answer.
     """
     try:
         config = ClientConfigProfile.load().to_client_connect_config()
@@ -69,6 +72,7 @@ async def connect(settings: Settings, database: Database, address: str | None = 
         return await Client.connect(
             **config,
             data_converter=converter,
+            runtime=runtime,
             lazy=for_api,
             retry_config=ONE_TRY if for_api else None,
         )

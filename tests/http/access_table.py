@@ -75,6 +75,7 @@ CARD = {"content": "hi", "segments": [{"kind": "component", "type": "note", "dat
 TABLE = (
     Row("GET /health", "open"),
     Row("GET /health/ready", "open"),
+    Row("GET /metrics", "open"),
     Row("GET /docs", "open"),
     Row("GET /openapi.json", "open"),
     Row("GET /api/sessions", "list"),
