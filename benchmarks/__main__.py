@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import os
 
-from benchmarks import delivery, report, runs
+from benchmarks import delivery, long_sessions, report, runs
 from benchmarks.stack import Stack, running_stack
 
 
@@ -16,6 +16,8 @@ async def measure(stack: Stack, size: runs.Size) -> runs.Bench:
         await runs.pieces(bench)
         long = await runs.long_sessions(bench)
         await runs.cold(bench, long)
+        stored = long_sessions.TOY if size is runs.TOY else long_sessions.Size()
+        bench.figures += await long_sessions.long_sessions(stack, bench.cached, stored)
         await runs.stopped(bench)
         await runs.killed(bench)
     async for figure in delivery.delivery(stack, delivery.TOY if size is runs.TOY else delivery.Size()):

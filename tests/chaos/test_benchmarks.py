@@ -15,6 +15,8 @@ MEASURES = (
     "P8 delta to reader, 1 reader",
     "P8 delta to reader, 4 readers on one session",
     "P8 memory",
+    "P9",
+    "S80",
     "P12",
     "P14",
     "peer (a)",

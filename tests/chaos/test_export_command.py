@@ -6,8 +6,8 @@ from pathlib import Path
 
 import asyncpg
 
+from benchmarks.conversations import write_conversation
 from tests.chaos.processes import Programs
-from tests.conversations import write_conversation
 from tests.services import as_runtime
 
 

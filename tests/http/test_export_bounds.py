@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from api.app import create_app
+from benchmarks.conversations import write_conversation
 from settings import Settings
-from tests.conversations import write_conversation
 from tests.http.conftest import NOWHERE, served
 
 BIG = 3_000

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
+from benchmarks.conversations import write_conversation
 from settings import DatabaseSettings
-from tests.conversations import write_conversation
 from tests.io.plans import touched
 
 

@@ -6,8 +6,8 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from benchmarks.conversations import write_conversation
 from settings import DatabaseSettings
-from tests.conversations import write_conversation
 from tests.io.plans import touched
 
 SHORT, LONG = 100, 10_000
