@@ -140,20 +140,21 @@ class _Reader:
         tail.existed = tail.existed or self._awaited is None
 
     async def next(self) -> list[bytes]:
-        """What is to be sent now; waits for it, and may come back with nothing."""
+        """What is to be sent now; waits for it. Nothing: there is something else to look at first."""
         if not self._caught_up:
             return await self._from_table()
-        changed = self._tail.changed
-        entries = self._tail.after(self._cursor)
-        frames = None if entries is None else self._from_tail(entries)
-        if frames is None:
-            self._caught_up = False
-            return []
-        if sent := frames or self._comment():
-            return sent
-        if not (self._tail.gone or self._tail.failed or self._api.stopping.is_set()):
+        while True:
+            changed = self._tail.changed
+            entries = self._tail.after(self._cursor)
+            frames = None if entries is None else self._from_tail(entries) if entries else []
+            if frames is None:
+                self._caught_up = False
+                return []
+            if sent := frames or self._comment():
+                return sent
+            if self._tail.gone or self._tail.failed or self._api.stopping.is_set():
+                return []
             await changed.wait()
-        return []
 
     def _comment(self) -> list[bytes]:
         if self._ticks == self._tail.ticks:
@@ -198,13 +199,13 @@ class _Reader:
             if begins is None and any(entry.type == "input.refused" for entry in entries):
                 return None
             if begins is None:
-                self._cursor = entries[-1].ends if entries else self._cursor
+                self._cursor = entries[-1].ends
                 return []
             if self._awaited.attempt > 1:
                 return None
             entries, self._awaited = entries[begins:], None
         frames = [self._frame_of(entry) for entry in self._up_to_the_end(entries)]
-        self._cursor = entries[-1].ends if entries else self._cursor
+        self._cursor = entries[-1].ends
         return frames
 
     def _frame(self, event: Event) -> bytes:
