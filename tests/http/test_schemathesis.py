@@ -62,9 +62,9 @@ include-path = "/api/sessions/{session_id}/events"
 parameters = { "query.until" = "turn" }
 checks = { positive_data_acceptance = { enabled = false } }
 
-# Cursors are opaque, and what a file, a tool's schema or two parameters together must be is no matter of a JSON schema.
+# Cursors are opaque, and what a file, a tool's schema, a payload or two parameters together must be is no matter of a JSON schema.
 [[operations]]
-include-path-regex = "^/api/(chat|chat/stream|sessions|host-actions|metrics/sessions|sessions/[^/]+/(changes|transcript))$"
+include-path-regex = "^/(api/(chat|chat/stream|sessions|host-actions|metrics/sessions|sessions/[^/]+/(changes|transcript))|codec/(decode|encode))$"
 checks = { positive_data_acceptance = { enabled = false } }
 """
 
