@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from temporalio.client import Client
 
-from tests.flows.scripted import AT, Scripted, asks_host, ended, refused, session_with
+from tests.flows.scripted import AT, Scripted, asks_host, cancelled, ended, refused, session_with
 from workflows.contracts.inputs import CancelInput, CloseInput, RetryInput, RowsSaid, SteerInput
 from workflows.contracts.steps import RunStep, StepDone
 from workflows.contracts.turns import EndTurn, HandOver, NoteSteering, SteeringNoted, TurnEnded
@@ -213,3 +213,29 @@ async def test_s20_who_waits_while_a_session_is_deleted_is_told_so(temporal: Cli
         assert ((await steering).code, (await late).code) == ("closed", "closed")
         await session.handle.result()
     assert len(scripted.steps) == 1
+
+
+async def test_l21_a_stop_means_the_turn_that_comes_while_another_one_is_ending(temporal: Client) -> None:
+    under_way, go_on = asyncio.Event(), asyncio.Event()
+
+    async def lingers(step: RunStep) -> StepDone:
+        if step.turn.number > 1:
+            return StepDone(state="answered", at=AT)
+        try:
+            under_way.set()
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await go_on.wait()
+        return cancelled()
+
+    scripted = Scripted(step=lingers)
+    async with session_with(temporal, scripted) as session:
+        first = await session.say("one")
+        await under_way.wait()
+        second = await session.say("two")
+        assert await session.send("cancel", CancelInput()) == {"cancel_requested": True, "turn_id": second["turn_id"]}
+        assert await session.send("cancel", CancelInput()) == {"cancel_requested": False, "turn_id": first["turn_id"]}
+        go_on.set()
+        head = await session.until(lambda head: head.turn_number == 2)
+        assert head.last_turn and head.last_turn.error and head.last_turn.error.type == "cancelled"
+    assert [step.cancelled for step in scripted.steps] == [False, True]
