@@ -95,6 +95,16 @@ async def test_s09_another_path_by_its_leaf(offline: httpx.AsyncClient, seed: Be
         assert (absent.status_code, absent.json()["detail"]) == (404, "there is no such message"), query
 
 
+async def test_s09_a_time_finds_rows_of_its_path_only(offline: httpx.AsyncClient, seed: Begin) -> None:
+    """A time that holds every row answers what no time answers, whichever path it is: nothing of its siblings."""
+    await conversation(seed)
+    for leaf in ("u1", "a1", "k1", "u2", "a3", "u2b", "a2b"):
+        for speaker in ("all", "user", "assistant"):
+            rows = await read(offline, f"leaf_id={leaf}&speaker={speaker}")
+            for times in ("from=2026-03-01T12:00:00Z", "to=2026-03-01T13:00:00Z"):
+                assert await read(offline, f"leaf_id={leaf}&speaker={speaker}&{times}") == rows, (leaf, speaker, times)
+
+
 async def test_s13_speaker_then_time_then_limit(offline: httpx.AsyncClient, seed: Begin) -> None:
     await conversation(seed)
     assert ids(await read(offline, "limit=2")) == ["u1", "c1"]

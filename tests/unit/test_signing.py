@@ -60,6 +60,18 @@ def test_s48_a_token_of_one_purpose_is_none_of_another() -> None:
         ring.verify("pause token", ".".join((header, forged[1], signature)))
 
 
+def test_s48_no_other_text_is_the_same_token() -> None:
+    """Every character changed by every bit that leaves it one, and what base64 would pass over: padding, line ends, strange characters."""
+    ring = KeyRing.of([OLD])
+    token = ring.sign("pause token", {"sub": "a"}, SOON)
+    flipped = [token[:at] + chr(ord(token[at]) ^ (1 << bit)) + token[at + 1 :] for at in range(len(token)) for bit in range(7)]
+    spelled = [token[:at] + extra + token[at:] for extra in ("=", "==", "\n", "!", " ", "\u00fc") for at in (0, len(token) - 5, len(token))]
+    for changed in (*flipped, *spelled, token[:-1], token.upper()):
+        with pytest.raises(TokenInvalid):
+            ring.verify("pause token", changed)
+    assert ring.verify("pause token", token)["sub"] == "a"
+
+
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_s48_a_changed_token_is_none(place: int) -> None:
     ring = KeyRing.of([OLD])

@@ -97,7 +97,8 @@ where leaf.session_uid = :session_uid::uuid and leaf.id = :leaf_id::text
 order by m.depth, t.place, t.kind, t.position;
 
 -- name: transcript_between(session_uid, leaf_id, speaker, since, until, count)
--- The first `count` rows of `speaker` on the path of a leaf whose own time lies in a range, each with its ordinal.
+-- The first `count` rows of `speaker` on the path of a leaf whose own time lies in a range, each with its ordinal. The two bounds on the
+-- depth stand apart: a branch that is not in the leaf's chain has none, and `least` would pass over it.
 with leaf as materialized (
   select l.depth, b.chain, b.chain_depths
   from messages l join branches b on b.session_uid = l.session_uid and b.branch = l.branch
@@ -118,7 +119,7 @@ left join messages p on p.session_uid = :session_uid and p.id = m.parent_id
 where t.session_uid = :session_uid
   and t.at >= coalesce(:since::timestamptz, '-infinity') and t.at <= coalesce(:until::timestamptz, 'infinity')
   and (:speaker = 'all' or t.role = :speaker)
-  and m.depth <= least(leaf.depth, leaf.chain_depths[array_position(leaf.chain, m.branch)])
+  and m.depth <= leaf.depth and m.depth <= leaf.chain_depths[array_position(leaf.chain, m.branch)]
 order by m.depth, t.place, t.kind, t.position
 limit :count;
 
