@@ -146,7 +146,7 @@ class Workflows:
         async def offer(life: int) -> _R:
             taken: _R
             if start:
-                operation = self._start(SessionStart(tenant=payload.tenant, session_id=session_id), workflow_id)
+                operation = self._start(SessionStart(tenant=payload.tenant, session_id=session_id), workflow_id, payload.principal)
                 offered_as = f"{update_id}/{life}" if life else update_id
                 try:
                     taken = await self._client.execute_update_with_start_workflow(
@@ -189,7 +189,7 @@ class Workflows:
                 return
             limit.reschedule(min(clock() + PATIENCE_SECONDS, last))
 
-    def _start(self, argument: SessionStart, workflow_id: str) -> WithStartWorkflowOperation[object, object]:
+    def _start(self, argument: SessionStart, workflow_id: str, principal: str) -> WithStartWorkflowOperation[object, object]:
         return WithStartWorkflowOperation(
             SESSION_WORKFLOW,
             argument,
@@ -197,6 +197,7 @@ class Workflows:
             task_queue=self._task_queue,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             task_timeout=WORKFLOW_TASK,
+            static_summary=f"conversation of {principal}, tenant {argument.tenant}",
         )
 
 

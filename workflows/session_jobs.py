@@ -3,12 +3,12 @@
 from temporalio import workflow
 
 from workflows.contracts.carried import QueuedTurn
-from workflows.contracts.naming import PRINCIPAL, STATUS, TENANT, TURN
 from workflows.contracts.steps import Birth
 from workflows.model.state import Batch, LastTurn
 from workflows.model.turn import TurnRef
 from workflows.rules.queue import waiting_turns
-from workflows.rules.state import profile_of, status_of
+from workflows.rules.shown import attributes, details
+from workflows.rules.state import profile_of
 from workflows.session_order import SessionOrder
 from workflows.turn import LiveTurn, TurnOutcome
 
@@ -31,7 +31,7 @@ class SessionJobs(SessionOrder):
         revision = head.revision + (2 if job.runs_model else 1)
         live = self._live = LiveTurn(self.ref, job, revision, self.birth())
         self.set_head(revision=revision - 1 if job.runs_model else revision)
-        workflow.set_current_details(f"turn {number}: running")
+        workflow.set_current_details(details(head, running=number))
         try:
             outcome = await live.to_its_end()
         finally:
@@ -92,16 +92,6 @@ class SessionJobs(SessionOrder):
     def show(self) -> None:
         """What an operator sees: search attributes and current details."""
         head = self.state.head
-        status = status_of(head, False)
-        waiting = f", waiting for {head.batch.pending.tool_name}" if head.batch and head.batch.pending else ""
-        error = f", last error {head.last_turn.error.type}" if head.last_turn and head.last_turn.error else ""
-        workflow.set_current_details(f"turn {head.turn_number}: {status}{waiting}{error}")
+        workflow.set_current_details(details(head))
         if head.indexed:
-            workflow.upsert_search_attributes(
-                [
-                    TENANT.value_set(self._start.tenant),
-                    PRINCIPAL.value_set(head.owner or ""),
-                    STATUS.value_set(status),
-                    TURN.value_set(head.turn_number),
-                ]
-            )
+            workflow.upsert_search_attributes(attributes(self._start.tenant, head))

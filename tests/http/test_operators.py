@@ -1,0 +1,67 @@
+"""What an operator finds in Temporal: sessions by what they wait for, and what each one is about."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from temporalio.client import Client
+
+from tests.models import calls, raises, says, script
+from tests.system import System, running_system
+from workflows.contracts.naming import PENDING_TOOL, PROFILE, STATUS, TURN, WAITING_SINCE
+
+
+async def seen(system: System, session: str) -> Any:
+    """The session's entry in the list of workflows, once it shows its newest turn."""
+    number = (await system.get(f"/sessions/{session}"))["turn_number"]
+
+    async def entry() -> Any:
+        found = await system.workflow(session).describe()
+        return found if found.typed_search_attributes.get(TURN) == number else None
+
+    return await system.until(entry)
+
+
+async def listed(client: Client, query: str) -> list[str]:
+    return [run.id async for run in client.list_workflows(query)]
+
+
+async def test_sessions_are_found_by_what_they_wait_for_and_since_when(database_url: str, temporal_address: str) -> None:
+    scripted = script(calls(("c1", "open_page", {"url": "u"}), ("c2", "ask_user", {"question": "q"})), says("Thanks."))
+    async with running_system(database_url, temporal_address, scripted) as system:
+        before = datetime.now(UTC)
+        await system.chat("s1")
+        waiting = (await seen(system, "s1")).typed_search_attributes
+        assert (waiting[STATUS], waiting[PROFILE], waiting[PENDING_TOOL]) == ("waiting_host", "assistant", "open_page")
+        assert before - timedelta(seconds=1) <= waiting[WAITING_SINCE] <= datetime.now(UTC)
+        query = f"OutlastTenant = '{system.tenant}' AND OutlastPendingTool = 'open_page' AND OutlastWaitingSince < '{datetime.now(UTC).isoformat()}'"
+        ours = [system.workflow("s1").id]
+
+        async def found() -> bool:
+            return await listed(system.temporal, query) == ours
+
+        await system.until(found)
+        await system.resume("s1", "c1")
+        assert (await seen(system, "s1")).typed_search_attributes[PENDING_TOOL] == "ask_user"
+        await system.resume("s1", "c2")
+        idle = (await seen(system, "s1")).typed_search_attributes
+        assert (idle[STATUS], idle.get(PENDING_TOOL), idle.get(WAITING_SINCE)) == ("idle", None, None)
+        described = await system.workflow("s1").describe()
+        assert await described.static_summary() == f"conversation of local, tenant {system.tenant}"
+
+
+async def test_current_details_say_what_is_waited_for_and_how_the_last_turn_ended(database_url: str, temporal_address: str) -> None:
+    scripted = script(calls(("c1", "open_page", {"url": "u"}), ("c2", "ask_user", {"question": "q"})), raises(ValueError("bad")))
+
+    async with running_system(database_url, temporal_address, scripted) as system:
+
+        async def details(word: str) -> Any:
+            shown = await system.workflow("s1").query("__temporal_workflow_metadata")
+            text: str = shown.current_details
+            return text if word in text else None
+
+        await system.chat("s1")
+        text = await system.until(lambda: details("waiting_host"))
+        assert "**waiting_host**, turn 1, profile `assistant`" in text and "to do `open_page` and 1 more, since 20" in text
+        await system.chat("s1", "never mind")
+        text = await system.until(lambda: details("turn 2"))
+        assert "**idle**" in text and "the last turn ended with `internal`" in text
