@@ -3,11 +3,10 @@
 from temporalio import activity
 
 from activities.beating import beating
-from activities.db.session_tx import SessionGone, moment, sql
+from activities.db.session_tx import SessionGone, moment
 from activities.kit import Kit
 from activities.patience import patiently
-from activities.projection.audit import note_act
-from activities.projection.calls import supersede_open_calls
+from activities.projection.between import amend
 from activities.projection.cards import post
 from activities.projection.ending import pending_action, pending_calls
 from activities.running import guarded
@@ -42,25 +41,13 @@ class Sessions:
             return await guarded(patiently(lambda: self._amend_session(change)))
 
     async def _amend_session(self, change: AmendSession) -> Written:
-        at = moment(change.at)
         try:
             async with self._kit.session(change.session) as tx:
-                superseded: list[str] = []
-                if "active_leaf_id" in change.fields:
-                    if await sql.message_place(tx.conn, session_uid=tx.uid, message_id=change.active_leaf_id) is None:
-                        return Written(refused="not_found", reason=f"there is no message {change.active_leaf_id!r} in this session")
-                    superseded = await supersede_open_calls(tx, at)
-                    tx.change(at, active_leaf_id=change.active_leaf_id, revision=change.revision)
-                if "title" in change.fields:
-                    tx.change(at, title=change.title)
-                if "owner_id" in change.fields:
-                    await note_act(
-                        tx.conn, change.session, "owner_change", change.by, change.at, {"before": tx.owner, "after": change.owner_id}
-                    )
-                    tx.change(at, owner=change.owner_id)
+                return Written(superseded=tuple(await amend(tx, change)))
+        except Refusal as refusal:
+            return Written(refused=refusal.code, reason=refusal.message)
         except SessionGone:
             return Written(refused="not_found", reason="there is no such session")
-        return Written(superseded=tuple(superseded))
 
     @activity.defn
     async def remind(self, reminder: Remind) -> None:

@@ -1,7 +1,5 @@
 """The calls of a response on their way to rows: ids of our own where a provider repeats one, arguments checked before anyone sees them."""
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from uuid import uuid4
@@ -13,9 +11,10 @@ from activities.db.session_tx import sql
 from activities.llm.tools import Toolbox
 from activities.projection.calls import Verdict
 from activities.projection.closing import NewCall
+from activities.projection.describing import digest_of, new_call
 from workflows.contracts.json_text import json_text
 from workflows.contracts.policies import TOOL_ARGUMENT_RETRIES
-from workflows.contracts.steps import RunStep
+from workflows.contracts.steps import RefusedCall, RunStep
 from workflows.model.call import OpenCall
 
 
@@ -39,11 +38,11 @@ class StepCalls:
             times = {
                 row["tool_name"]: row["times"] async for row in sql.retried_calls(conn, session_uid=uid, turn_id=self._step.turn.turn_id)
             }
-        taken |= {call.call_id for call in self.new}
+        taken |= {call.call.call_id for call in self.new}
         added = []
         for part in parts:
             call = await self._checked(part, group, taken, times, announced)
-            taken.add(call.call_id)
+            taken.add(call.call.call_id)
             added.append(call)
             self.new.append(call)
         return added
@@ -57,34 +56,25 @@ class StepCalls:
             outcome, status = ("retried", None) if often < TOOL_ARGUMENT_RETRIES else ("failed", "failed")
             times[part.tool_name] = often + 1
             verdict = Verdict(outcome, status, json_text(checked.problem))
-        return NewCall(
-            call_id=call_id,
-            tool_name=checked.tool_name,
-            category=checked.options.category,
-            arguments=checked.arguments,
-            digest=hashlib.sha256(checked.arguments.encode()).hexdigest(),
-            options=json_text(asdict(checked.options)),
-            segment=group,
-            position=len(self.new),
-            verdict=verdict,
-            announced=announced,
+        call = OpenCall(
+            call_id=call_id, tool_name=checked.tool_name, arguments_digest=digest_of(checked.arguments), **asdict(checked.options)
         )
+        return new_call(call, checked.arguments, group, len(self.new), verdict, announced=announced)
 
     def open(self, category: str) -> tuple[OpenCall, ...]:
         """The calls of a category that wait for a result, as the workflow needs them."""
+        return tuple(call.call for call in self.new if call.call.category == category and call.verdict is None)
+
+    def refused(self) -> tuple[RefusedCall, ...]:
+        """The calls that never run, and what the model is told instead."""
         return tuple(
-            OpenCall(
-                call_id=call.call_id,
-                tool_name=call.tool_name,
-                arguments_digest=call.digest,
-                **json.loads(call.options),
-            )
+            RefusedCall(call=call.call, outcome=call.verdict.outcome, status=call.verdict.status, problem=call.verdict.output or "")
             for call in self.new
-            if call.category == category and call.verdict is None
+            if call.verdict is not None
         )
 
     def renamed(self, response: ModelResponse) -> ModelResponse:
         """The response with the call ids that are stored and shown."""
-        ids = iter(call.call_id for call in self.new)
+        ids = iter(call.call.call_id for call in self.new)
         parts = [replace(part, tool_call_id=next(ids)) if isinstance(part, ToolCallPart) else part for part in response.parts]
         return replace(response, parts=parts)

@@ -135,12 +135,12 @@ async def _find(tx: SessionTx, step: RunStep, opened: Opened) -> _Found:
         await _announce_restart(tx, step, tail["next_segment"], progress)
     steering = [row async for row in sql.pending_steering(tx.conn, session_uid=tx.uid, profile=step.profile)] if tx.steered else []
     unanswered = await unanswered_calls(tx, tail)
-    context, told = await _host_context(tx, step, unanswered)
+    context, told = await host_context(tx, step, unanswered)
     used = usage_of(tx.turn_usage) if tx.turn_state is not None else Usage()
     return _Found(tail, before, opened.request, progress, unanswered, steering, tx.cursor, used, context, told)
 
 
-async def _host_context(tx: SessionTx, step: RunStep, unanswered: list[asyncpg.Record]) -> tuple[dict[str, Any], dict[str, Any] | None]:
+async def host_context(tx: SessionTx, step: RunStep, unanswered: list[asyncpg.Record]) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """The last host context, and the same if the model is to be told of it with the results: the host said it after the calls were made."""
     row = await sql.last_host_context(tx.conn, session_uid=tx.uid) if tx.host_context_known else None
     context = (json.loads(row["host_context"]) if row else None) or {}

@@ -23,6 +23,7 @@ from activities.llm.tools import Toolbox
 from activities.llm.translate import dump, usage_of
 from activities.patience import patiently
 from activities.projection.closing import NewCall, StepEnd, call_event, close_step
+from activities.projection.describing import kept_segments, prompt_record, with_shown
 from activities.projection.refusing import announce_refused
 from activities.step_calls import StepCalls
 from activities.step_opening import Begun, begin, left_by_another
@@ -202,8 +203,7 @@ class StepRun:
                 raise Superseded
             await self._note(tx.conn, begun.model_index, begun.failures, begun.seconds)
             for call in calls:
-                event = call_event(call.call_id, call.tool_name, call.arguments, call.category)
-                await tx.announce("tool.call", step.turn.turn_id, moment(now_text()), event)
+                await tx.announce("tool.call", step.turn.turn_id, moment(now_text()), call_event(call))
 
     async def _finish(self, response: ModelResponse, profile: Profile) -> StepDone:
         """The response's remaining calls, and what the turn does next."""
@@ -235,6 +235,8 @@ class StepRun:
             response=dump(response) if response else "",
             server_calls=() if failed else self._calls.open("server"),
             host_calls=() if failed else self._calls.open("host"),
+            refused_calls=() if failed else self._calls.refused(),
+            prompt=tuple(part.origin for part in self._prompt),
             handover=handover,
             message_id=self._step.turn.message_id if self._step.turn.kind == "steering" else "",
             steering=() if failed else self._begun.steering,
@@ -245,21 +247,19 @@ class StepRun:
             first_text_at=self._live.first_text_at,
             seconds=self._seconds,
         )
+        segments = kept_segments(self._live.segments, without_calls=failed)
+        done = with_shown(done, response, segments)
         end = StepEnd(
             done=done,
             first_segment=self._begun.first_segment,
             next_model_message=self._begun.next_model_message,
-            segments=[
-                (place, segment.kind, segment.text)
-                for place, segment in enumerate(self._live.segments)
-                if not (failed and segment.kind == "tool_group")
-            ],
+            segments=segments,
             run=self._begun.run,
             unsent=self._live.unsent(),
             calls=[] if failed else self._calls.new,
             request=self._begun.results if failed else self._begun.request,
             response=done.response or None,
-            prompt=[part.record() for part in self._prompt],
+            prompt=prompt_record(done.prompt),
         )
         return await patiently(lambda: self._commit(end))
 

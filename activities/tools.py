@@ -7,14 +7,14 @@ import asyncpg
 from temporalio import activity
 
 from activities.beating import beating
-from activities.db.session_tx import SessionGone, SessionTx, moment, now_text, sql
+from activities.db.session_tx import SessionGone, now_text, sql
 from activities.kit import Kit
 from activities.limits import turn_seconds
 from activities.llm.tools import Toolbox, ToolOutcome
 from activities.measures import measure_tool
 from activities.patience import patiently
-from activities.projection.calls import Verdict, announce_result, record
-from activities.projection.ending import finish_turn, open_batch
+from activities.projection.calls import Verdict
+from activities.projection.tooling import record_tool
 from activities.running import Running, guarded
 from profiles import ToolContext
 from workflows.contracts.json_text import json_text
@@ -127,19 +127,18 @@ class ToolRun:
     async def _commit(self, verdict: Verdict) -> ToolDone:
         """Records the result; with the last one beside open host calls the host is asked and the turn ends, in one transaction (R105)."""
         call, turn, at = self._call, self._call.turn, now_text()
+        lost = ToolDone(call_id=call.call.call_id, recorded=False, at=at, seconds=self._seconds)
         try:
             async with self._kit.session(call.session, turn.turn_id) as tx:
                 if tx.turn_state != "running" or tx.turn_attempt != turn.attempt:
-                    return ToolDone(call_id=call.call.call_id, recorded=False, at=at, seconds=self._seconds)
-                if await record(tx, call.call.call_id, verdict, moment(at)) is None:
+                    return lost
+                paused = await record_tool(tx, call, verdict, at)
+                if paused is None:
                     row = await sql.find_call(tx.conn, session_uid=tx.uid, call_id=call.call.call_id)
                     return _known(call, row)
-                await announce_result(tx, turn.turn_id, call.call.call_id, verdict, moment(at))
-                await sql.touch_message(tx.conn, session_uid=tx.uid, id=turn.message_id, change=tx.next_change(), at=moment(at))
-                paused = await self._hand_over_if_last(tx, at)
                 expires_at = tx.expiry if paused else ""
         except SessionGone:
-            return ToolDone(call_id=call.call.call_id, recorded=False, at=at, seconds=self._seconds)
+            return lost
         return ToolDone(
             call_id=call.call.call_id,
             output=verdict.output or "",
@@ -149,19 +148,8 @@ class ToolRun:
             at=at,
             expires_at=expires_at,
             seconds=self._seconds,
+            duration_ms=verdict.duration_ms,
         )
-
-    async def _hand_over_if_last(self, tx: SessionTx, at: str) -> bool:
-        turn = self._call.turn
-        where = {"message_id": turn.message_id, "turn_id": turn.turn_id, "attempt": turn.attempt, "step": self._call.step}
-        rows = [row async for row in sql.calls_of_step(tx.conn, session_uid=tx.uid, **where)]
-        open_categories = {row["category"] for row in rows if row["state"] == "open"}
-        if open_categories != {"host"}:
-            return False
-        handover = await sql.handover_of_step(tx.conn, session_uid=tx.uid, turn_id=turn.turn_id, attempt=turn.attempt, step=self._call.step)
-        await open_batch(tx, turn.message_id, turn.turn_id, self._call.step, handover or "one", moment(at))
-        await finish_turn(tx, turn.turn_id, "waiting", None, self._call.revision, moment(at))
-        return True
 
 
 def _known(call: RunTool, row: asyncpg.Record | None) -> ToolDone:
@@ -169,5 +157,12 @@ def _known(call: RunTool, row: asyncpg.Record | None) -> ToolDone:
     call_id = call.call.call_id
     if row is None:
         return ToolDone(call_id=call_id, recorded=False, at=now_text())
-    at = row["recorded_at"].isoformat()
-    return ToolDone(call_id=call_id, output=row["output"] or "", outcome=row["outcome"], status=row["status"], paused=row["paused"], at=at)
+    return ToolDone(
+        call_id=call_id,
+        output=row["output"] or "",
+        outcome=row["outcome"],
+        status=row["status"],
+        paused=row["paused"],
+        at=row["recorded_at"].isoformat(),
+        duration_ms=row["duration_ms"],
+    )

@@ -8,17 +8,15 @@ from typing import Any
 from temporalio import activity
 
 from activities.beating import beating
-from activities.db.session_tx import SessionGone, SessionTx, moment, now_text, sql
+from activities.db.session_tx import SessionGone, moment, now_text, sql
 from activities.kit import Kit
-from activities.llm.translate import LIBRARY, dump, partial_response
 from activities.patience import patiently
-from activities.projection.calls import UNKNOWN, close_batch, conclude, current_batch, record_host_result, settle_open_calls
-from activities.projection.ending import end_early, finish_turn, pending_calls
-from activities.projection.opening import is_open, open_turn
+from activities.projection.between import hand_over, note_steering, repair_calls
+from activities.projection.calls import current_batch
+from activities.projection.lost import end_from_outside, end_leftover, over_before
 from activities.projection.refusing import announce_refused
 from activities.running import guarded
 from workflows.contracts.errors import Refusal
-from workflows.contracts.steps import Opening
 from workflows.contracts.turns import (
     CallsRepaired,
     EndTurn,
@@ -56,14 +54,9 @@ class Turns:
             return TurnEnded(refused=True, at=now_text())
 
     async def _hand_over(self, step: HandOver) -> TurnEnded:
-        turn, at = step.turn, moment(step.turn.accepted_at)
-        async with self._kit.session(step.session, turn.turn_id) as tx:
-            if not is_open(tx, turn):
-                opening = Opening(revision=tx.revision, host_context=step.host_context)
-                await open_turn(tx, turn, 0, opening, await _profile_of_batch(tx), None)
-                await record_host_result(tx, turn.turn_id, step.result, at)
-                await finish_turn(tx, turn.turn_id, "waiting", None, step.revision, at)
-            return TurnEnded(at=turn.accepted_at, expires_at=tx.expiry)
+        async with self._kit.session(step.session, step.turn.turn_id) as tx:
+            await hand_over(tx, step)
+            return TurnEnded(at=step.turn.accepted_at, expires_at=tx.expiry)
 
     @activity.defn
     async def end_turn(self, end: EndTurn) -> TurnEnded:
@@ -72,52 +65,15 @@ class Turns:
             return await guarded(self._unless_refused(end.session, end.turn, patiently(lambda: self._end_turn(end))))
 
     async def _end_turn(self, end: EndTurn) -> TurnEnded:
-        at, turn = now_text(), end.turn
+        at = now_text()
         try:
-            async with self._kit.session(end.session, turn.turn_id, end.opening.birth if end.opening else None) as tx:
-                if tx.is_over(turn.attempt):
-                    return TurnEnded(at=at)
-                if end.opening:
-                    turn = (await open_turn(tx, turn, end.step, end.opening, end.profile, end.config)).turn
-                response = await self._keep_partial(tx, end.model_copy(update={"turn": turn}), at)
-                await sql.set_message_error(
-                    tx.conn,
-                    session_uid=tx.uid,
-                    id=turn.message_id,
-                    error=end.error.model_dump_json(),
-                    change=tx.next_change(),
-                    at=moment(at),
-                )
-                await end_early(tx, turn.turn_id, turn.message_id, end.error, end.revision, moment(at))
-                return TurnEnded(response=response, at=at, expires_at=tx.expiry)
+            async with self._kit.session(end.session, end.turn.turn_id, end.opening.birth if end.opening else None) as tx:
+                if tx.is_over(end.turn.attempt):
+                    return await over_before(tx, end)
+                response, kept = await end_from_outside(tx, end, at)
+                return TurnEnded(response=response, kept=kept, at=at, expires_at=tx.expiry)
         except SessionGone:
             return TurnEnded(at=at)
-
-    async def _keep_partial(self, tx: SessionTx, end: EndTurn, at: str) -> str:
-        """What a step had streamed when it was lost is kept: as segments for readers, as a partial answer for the model."""
-        tail = await sql.message_tail(tx.conn, session_uid=tx.uid, message_id=end.turn.message_id)
-        pieces = await tx.fix_live_text(moment(at), stored=False)
-        if not pieces:
-            return ""
-        turn = end.turn
-        where = {"session_uid": tx.uid, "message_id": turn.message_id, "turn_id": turn.turn_id, "attempt": turn.attempt, "step": end.step}
-        await sql.insert_segments(
-            tx.conn,
-            **where,
-            positions=[piece.segment for piece in pieces],
-            kinds=[piece.kind for piece in pieces],
-            texts=[piece.text for piece in pieces],
-        )
-        await sql.rewrite_content(tx.conn, session_uid=tx.uid, message_id=turn.message_id, at=moment(at))
-        await sql.rewind_turn_content(tx.conn, session_uid=tx.uid, turn_id=turn.turn_id)
-        text = "".join(piece.text for piece in pieces if piece.kind == "text")
-        if not text:
-            return ""
-        response = dump(partial_response(text, at))
-        await sql.insert_model_messages(
-            tx.conn, **where, positions=[tail["next_model_message"]], kinds=["response"], bodies=[response], library=LIBRARY
-        )
-        return response
 
     @activity.defn
     async def repair_calls(self, repair: RepairCalls) -> CallsRepaired:
@@ -126,16 +82,8 @@ class Turns:
             return await guarded(patiently(lambda: self._repair_calls(repair)))
 
     async def _repair_calls(self, repair: RepairCalls) -> CallsRepaired:
-        at = moment(repair.at)
         async with self._kit.session(repair.session) as tx:
-            _, waiting = await pending_calls(tx)
-            waited_for = await close_batch(tx)
-            settled = await settle_open_calls(tx, UNKNOWN, at)
-            await conclude(tx, [*waited_for, *(call["message_id"] for call in settled)], at)
-            if settled or waited_for:
-                tx.change(at, revision=repair.revision)
-        cleared = waiting[0]["call_id"] if waiting else None
-        return CallsRepaired(cleared_pending=cleared, repaired_calls=tuple(call["call_id"] for call in settled))
+            return await repair_calls(tx, repair)
 
     @activity.defn
     async def note_steering(self, steering: NoteSteering) -> SteeringNoted:
@@ -144,21 +92,8 @@ class Turns:
             return await guarded(patiently(lambda: self._note_steering(steering)))
 
     async def _note_steering(self, steering: NoteSteering) -> SteeringNoted:
-        at = moment(steering.accepted_at)
         async with self._kit.session(steering.session) as tx:
-            number = tx.next_change()
-            await sql.note_steering(
-                tx.conn,
-                session_uid=tx.uid,
-                id=steering.id,
-                number=number,
-                content=steering.content,
-                profile=steering.profile,
-                digest=steering.digest,
-                own_turn_id=steering.own_turn_id,
-                change=number,
-                accepted_at=at,
-            )
+            await note_steering(tx, steering)
             newest = await sql.newest_turn(tx.conn, session_uid=tx.uid)
             batch = await sql.current_batch(tx.conn, session_uid=tx.uid)
             known = await sql.known_steering(tx.conn, session_uid=tx.uid, id=steering.id)
@@ -227,17 +162,7 @@ class Turns:
     async def _end_leftover(self, session: SessionRef) -> None:
         """A turn that rows show as running while a workflow only begins: the one before was ended from outside. It is over."""
         async with self._kit.session(session) as tx:
-            if (turn := await sql.live_turn(tx.conn, session_uid=tx.uid)) is not None:
-                error = TurnError.of("session_error", "the session's workflow was ended in the middle of this turn")
-                await end_early(tx, turn["turn_id"], turn["message_id"], error, tx.revision + 1, moment(now_text()))
-
-
-async def _profile_of_batch(tx: SessionTx) -> str:
-    batch = await sql.current_batch(tx.conn, session_uid=tx.uid)
-    if batch is None:
-        raise Refusal("not_pending", "no host action is pending in this session")
-    profile: str = batch["profile"]
-    return profile
+            await end_leftover(tx, activity.info().scheduled_time)
 
 
 async def _batch(conn: Any, uid: str, newest: Any) -> Batch | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pydantic_ai.messages import InstructionPart
 
 from profiles import Profile
+from workflows.contracts.steps import PromptSource
 
 
 @dataclass(frozen=True)
@@ -22,13 +23,9 @@ class PromptPart:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     @property
-    def version(self) -> str:
-        """A short name of this very text."""
-        return self.sha256[:12]
-
-    def record(self) -> dict[str, str]:
-        """What is kept with a message."""
-        return {"source": self.source, "name": self.name, "version": self.version, "sha256": self.sha256}
+    def origin(self) -> PromptSource:
+        """Where it comes from."""
+        return PromptSource(source=self.source, name=self.name, sha256=self.sha256)
 
 
 def prompt_parts(profile: Profile) -> list[PromptPart]:

@@ -101,14 +101,12 @@ class Toolbox:
 
     async def check(self, call: ToolCallPart) -> Checked:
         """Whether a call's tool exists and its arguments fit."""
-        raw = call.args or "{}" if isinstance(call.args, str) else call.args_as_json_str()
+        raw = raw_arguments(call)
         options = await self.options(call.tool_name)
         try:
-            arguments = json.loads(raw, parse_constant=_refuse_constant)
+            arguments = parsed(raw)
         except (ValueError, RecursionError) as error:
-            return Checked(
-                call.tool_call_id, call.tool_name, json.dumps(well_formed(raw)), options, f"The arguments are not JSON: {error}."
-            )
+            return Checked(call.tool_call_id, call.tool_name, stored_arguments(call), options, f"The arguments are not JSON: {error}.")
         problem = await self._argument_problem(call.tool_name, raw, arguments)
         return Checked(call.tool_call_id, call.tool_name, raw, options, problem)
 
@@ -237,6 +235,26 @@ def _failure_text(error: Exception) -> str:
 def _validation_text(error: ValidationError) -> str:
     problems = error.errors(include_url=False, include_context=False, include_input=False)
     return "The arguments don't fit: " + "; ".join(f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {one['msg']}" for one in problems[:5])
+
+
+def raw_arguments(call: ToolCallPart) -> str:
+    """A call's arguments as the model wrote them."""
+    return call.args or "{}" if isinstance(call.args, str) else call.args_as_json_str()
+
+
+def stored_arguments(call: ToolCallPart) -> str:
+    """A call's arguments as JSON text in any case: what is not JSON becomes a string that says it."""
+    raw = raw_arguments(call)
+    try:
+        parsed(raw)
+    except (ValueError, RecursionError):
+        return json.dumps(well_formed(raw))
+    return raw
+
+
+def parsed(raw: str) -> Any:
+    """Arguments as a value. Raises ValueError for what is not JSON, RecursionError for what is nested too deep."""
+    return json.loads(raw, parse_constant=_refuse_constant)
 
 
 def _refuse_constant(name: str) -> None:

@@ -14,6 +14,7 @@ from activities.projection.calls import Verdict, announce_result, record
 from activities.projection.ending import end_early, finish_turn, open_batch, usage_json, usage_of
 from workflows.contracts.json_text import json_text
 from workflows.contracts.steps import RunStep, StepDone
+from workflows.model.call import OpenCall
 from workflows.model.turn import Usage
 
 
@@ -21,11 +22,8 @@ from workflows.model.turn import Usage
 class NewCall:
     """A call of the response. `segment` is its group's place among the step's segments. With a `verdict` it never runs."""
 
-    call_id: str
-    tool_name: str
-    category: str
+    call: OpenCall
     arguments: str
-    digest: str
     options: str
     segment: int
     position: int
@@ -67,8 +65,14 @@ async def close_step(tx: SessionTx, step: RunStep, end: StepEnd) -> StepDone:
         end = replace(end, done=await _behind_steering(tx, step, end))
     if end.done.state != "calls":
         end = replace(end, done=end.done.model_copy(update={"expires_at": tx.slide(moment(end.done.at))}))
+    return end.done if await store_end(tx, step, end) else await _closed_before(tx, key)
+
+
+async def store_end(tx: SessionTx, step: RunStep, end: StepEnd) -> bool:
+    """Writes everything that a step's end is. False if the step has one already, and nothing is written."""
+    key = {"session_uid": tx.uid, "turn_id": step.turn.turn_id, "attempt": step.turn.attempt, "step": step.step}
     if await sql.close_step(tx.conn, **key, result=end.done.model_dump_json(exclude_defaults=True)) is None:
-        return await _closed_before(tx, key)
+        return False
     at = moment(end.done.at)
     await tx.fix_live_text(at, stored=True, unsent=end.unsent, turn_id=step.turn.turn_id)
     await _rows(tx, step, end, at)
@@ -76,7 +80,7 @@ async def close_step(tx: SessionTx, step: RunStep, end: StepEnd) -> StepDone:
     turn = await _sums(tx, step, end, at)
     await _deliver(tx, step, end, at)
     await _ending(tx, step, end, turn, at)
-    return end.done
+    return True
 
 
 async def _behind_steering(tx: SessionTx, step: RunStep, end: StepEnd) -> StepDone:
@@ -125,28 +129,29 @@ async def _calls(tx: SessionTx, step: RunStep, end: StepEnd, at: datetime) -> No
         attempt=turn.attempt,
         step=step.step,
         at=at,
-        call_ids=[call.call_id for call in calls],
+        call_ids=[call.call.call_id for call in calls],
         segments=[end.first_segment + call.segment for call in calls],
         positions=[call.position for call in calls],
-        tool_names=[call.tool_name for call in calls],
-        categories=[call.category for call in calls],
+        tool_names=[call.call.tool_name for call in calls],
+        categories=[call.call.category for call in calls],
         arguments=[call.arguments for call in calls],
-        digests=[call.digest for call in calls],
+        digests=[call.call.arguments_digest for call in calls],
         options=[call.options for call in calls],
         deadlines=[None for _ in calls],
     )
     for call in calls:
         if not call.announced:
-            await tx.announce("tool.call", turn.turn_id, at, call_event(call.call_id, call.tool_name, call.arguments, call.category))
+            await tx.announce("tool.call", turn.turn_id, at, call_event(call))
     for call in calls:
         if call.verdict:
-            await record(tx, call.call_id, call.verdict, at)
-            await announce_result(tx, turn.turn_id, call.call_id, call.verdict, at)
+            await record(tx, call.call.call_id, call.verdict, at)
+            await announce_result(tx, turn.turn_id, call.call.call_id, call.verdict, at)
 
 
-def call_event(call_id: str, tool_name: str, arguments: str, category: str) -> dict[str, Any]:
+def call_event(new: NewCall) -> dict[str, Any]:
     """The data of `tool.call`: complete arguments, once."""
-    return {"call_id": call_id, "tool_name": tool_name, "arguments": _value(arguments), "category": category}
+    call = new.call
+    return {"call_id": call.call_id, "tool_name": call.tool_name, "arguments": _value(new.arguments), "category": call.category}
 
 
 def _value(text: str) -> Any:

@@ -62,6 +62,31 @@ class RunStep(Record):
     cancelled: bool = False
 
 
+class PromptSource(Record):
+    """A part of the prompt behind an answer: where it comes from, under which name, and the SHA-256 (hex) of its text."""
+
+    source: str
+    name: str
+    sha256: str
+
+
+class ShownSegment(Record):
+    """A segment that readers were shown, at its place among what a step shows (of a lost step: among the message's segments)."""
+
+    place: int
+    kind: Literal["thinking", "text", "tool_group"]
+    text: str = ""
+
+
+class RefusedCall(Record):
+    """A call of the response that never ran because its arguments did not fit. `problem` is JSON text."""
+
+    call: OpenCall
+    outcome: Literal["retried", "failed"]
+    status: str | None = None
+    problem: str
+
+
 class StepDone(Record):
     """How a step ended.
 
@@ -72,6 +97,9 @@ class StepDone(Record):
     the response. `message_id` is the assistant message, given where the rows decided which one it is; `steering` are the records
     that the step consumed, `passed_over` is the profile of pending steering that a turn which `answered` could not take (empty: there is
     none). `at` is the time of the closing transaction (ISO 8601, UTC), `seconds` what the step took.
+
+    What rows hold beside the response, so that they can be derived again: `refused_calls`, the `prompt`'s parts, and where the response
+    does not say what was `shown`, all of that.
     """
 
     state: Literal["answered", "calls", "paused", "failed", "cancelled", "refused", "stale"]
@@ -85,6 +113,9 @@ class StepDone(Record):
     message_id: str = ""
     steering: tuple[str, ...] = ()
     passed_over: str = ""
+    refused_calls: tuple[RefusedCall, ...] = ()
+    prompt: tuple[PromptSource, ...] = ()
+    shown: tuple[ShownSegment, ...] = ()
     at: str = ""
     first_text_at: str = ""
     expires_at: str = ""

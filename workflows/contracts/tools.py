@@ -34,7 +34,7 @@ class SettleCall(RunTool):
 class ToolDone(Record):
     """What became of a call. `output` is JSON text, whole. `paused`: this was the last server result beside open host calls,
     and the turn is over. `recorded` is False if the call was cancelled before it returned; `out_of_time`: because the turn had
-    lasted as long as it may.
+    lasted as long as it may. `duration_ms` is how long the tool ran, None if that is not known.
     """
 
     call_id: str
@@ -47,6 +47,7 @@ class ToolDone(Record):
     at: str = ""
     expires_at: str = ""
     seconds: float = 0.0
+    duration_ms: int | None = None
 
 
 @activity.defn

@@ -5,7 +5,7 @@ from typing import Any
 from temporalio import activity
 
 from workflows.contracts.inputs import RecordedRefusal
-from workflows.contracts.steps import Opening
+from workflows.contracts.steps import Opening, ShownSegment
 from workflows.model.base import Record
 from workflows.model.call import CallResult
 from workflows.model.session import SessionRef
@@ -41,10 +41,13 @@ class EndTurn(Record):
 
 class TurnEnded(Record):
     """`response` is the partial model message that was kept, as JSON text (empty: nothing was streamed). `refused`: the rows refused
-    the turn's input, and nothing was written.
+    the turn's input, and nothing was written. `kept` is what was shown of the step, where that is more than the response. `closed` is the
+    step's end, as JSON text of a StepDone, if the rows have one that the workflow was never told of.
     """
 
     response: str = ""
+    kept: tuple[ShownSegment, ...] = ()
+    closed: str = ""
     refused: bool = False
     at: str = ""
     expires_at: str = ""

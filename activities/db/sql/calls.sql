@@ -22,7 +22,7 @@ returning call_id, message_id, turn_id, attempt, step, tool_name, category, dura
 -- name: find_call(session_uid, call_id)^
 -- One call; `paused` if its step's host calls have been handed over.
 select call_id, message_id, turn_id, attempt, step, position, tool_name, category, arguments, arguments_digest, state, outcome, status,
-  output, model_text, requested_at, recorded_at,
+  output, model_text, duration_ms, requested_at, recorded_at,
   exists (select from host_batches b where b.session_uid = c.session_uid and b.turn_id = c.turn_id and b.step = c.step) as paused
 from calls c where session_uid = :session_uid and call_id = :call_id;
 

@@ -48,6 +48,10 @@ where t.session_uid = :session_uid and t.turn_id = :turn_id;
 update turns set state = :state, error = :error::json, final = :final::json, ended_at = greatest(:at, started_at)
 where session_uid = :session_uid and turn_id = :turn_id and state = 'running';
 
+-- name: turn_ended_at(session_uid, turn_id)$
+-- When a turn ended, null while it runs.
+select ended_at from turns where session_uid = :session_uid and turn_id = :turn_id;
+
 -- name: live_turn(session_uid)^
 -- The turn that the rows show as running.
 select turn_id, attempt, number, kind, message_id, user_message_id, accepted_at from turns

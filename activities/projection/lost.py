@@ -1,0 +1,74 @@
+"""Turns that end from outside their step: what it had streamed is kept, what it had called is over."""
+
+from datetime import datetime
+
+from activities.db.session_tx import LivePiece, SessionTx, moment, sql
+from activities.llm.translate import LIBRARY, dump, partial_response
+from activities.projection.describing import as_shown
+from activities.projection.ending import end_early
+from activities.projection.opening import open_turn
+from workflows.contracts.steps import ShownSegment
+from workflows.contracts.turns import EndTurn, TurnEnded
+from workflows.model.turn import TurnError
+
+LEFTOVER = TurnError.of("session_error", "the session's workflow was ended in the middle of this turn")
+
+
+async def end_from_outside(
+    tx: SessionTx, end: EndTurn, at: str, streamed: list[LivePiece] | None = None
+) -> tuple[str, tuple[ShownSegment, ...]]:
+    """Ends a turn that its step can't end. Answers the partial model message that was kept (empty: none), and what was shown of the step
+    where that is more. `streamed`: what the step had streamed, by default what the rows have of it. Raises Refusal.
+    """
+    turn = end.turn
+    if end.opening:
+        turn = (await open_turn(tx, turn, end.step, end.opening, end.profile, end.config)).turn
+    tail = await sql.message_tail(tx.conn, session_uid=tx.uid, message_id=turn.message_id)
+    pieces = await tx.fix_live_text(moment(at), stored=False) if streamed is None else streamed
+    response = await _keep(tx, end.model_copy(update={"turn": turn}), at, pieces, tail["next_model_message"]) if pieces else ""
+    await sql.set_message_error(
+        tx.conn,
+        session_uid=tx.uid,
+        id=turn.message_id,
+        error=end.error.model_dump_json(),
+        change=tx.next_change(),
+        at=moment(at),
+    )
+    await end_early(tx, turn.turn_id, turn.message_id, end.error, end.revision, moment(at))
+    plain = len(pieces) == 1 and (pieces[0].segment, pieces[0].kind) == (tail["next_segment"], "text")
+    return response, () if plain else as_shown([(piece.segment, piece.kind, piece.text) for piece in pieces])
+
+
+async def _keep(tx: SessionTx, end: EndTurn, at: str, pieces: list[LivePiece], position: int) -> str:
+    """What a step had streamed when it was lost is kept: as segments for readers, as a partial answer for the model."""
+    turn = end.turn
+    where = {"session_uid": tx.uid, "message_id": turn.message_id, "turn_id": turn.turn_id, "attempt": turn.attempt, "step": end.step}
+    await sql.insert_segments(
+        tx.conn,
+        **where,
+        positions=[piece.segment for piece in pieces],
+        kinds=[piece.kind for piece in pieces],
+        texts=[piece.text for piece in pieces],
+    )
+    await sql.rewrite_content(tx.conn, session_uid=tx.uid, message_id=turn.message_id, at=moment(at))
+    await sql.rewind_turn_content(tx.conn, session_uid=tx.uid, turn_id=turn.turn_id)
+    text = "".join(piece.text for piece in pieces if piece.kind == "text")
+    if not text:
+        return ""
+    response = dump(partial_response(text, at))
+    await sql.insert_model_messages(tx.conn, **where, positions=[position], kinds=["response"], bodies=[response], library=LIBRARY)
+    return response
+
+
+async def over_before(tx: SessionTx, end: EndTurn) -> TurnEnded:
+    """The turn ended without the workflow's knowledge: by its step, whose result was lost, or by an earlier try to end it."""
+    key = {"session_uid": tx.uid, "turn_id": end.turn.turn_id}
+    step = await sql.closed_step(tx.conn, **key, attempt=end.turn.attempt, step=end.step)
+    ended_at = await sql.turn_ended_at(tx.conn, **key)
+    return TurnEnded(closed=(step and step["result"]) or "", at=ended_at.isoformat() if ended_at else "")
+
+
+async def end_leftover(tx: SessionTx, at: datetime) -> None:
+    """A turn that rows show as running while a workflow only begins: the one before was ended from outside. It is over."""
+    if (turn := await sql.live_turn(tx.conn, session_uid=tx.uid)) is not None:
+        await end_early(tx, turn["turn_id"], turn["message_id"], LEFTOVER, tx.revision + 1, at)
