@@ -8,7 +8,7 @@ from activities.kit import Kit
 from activities.patience import patiently
 from activities.projection.between import amend
 from activities.projection.cards import post
-from activities.projection.ending import pending_action, pending_calls
+from activities.projection.pending import pending_action, pending_calls
 from activities.running import guarded
 from workflows.contracts.errors import Refusal
 from workflows.contracts.sessions import AmendSession, PostCard, Remind, Written

@@ -12,8 +12,8 @@ from activities.db.session_tx import SessionGone, moment, now_text, sql
 from activities.kit import Kit
 from activities.patience import patiently
 from activities.projection.between import hand_over, note_steering, repair_calls
-from activities.projection.calls import current_batch
 from activities.projection.lost import end_from_outside, end_leftover, over_before
+from activities.projection.pending import current_batch
 from activities.projection.refusing import announce_refused
 from activities.running import guarded
 from workflows.contracts.errors import Refusal

@@ -35,9 +35,14 @@ def owner_filter(caller: Caller) -> str | None:
     return None if caller.is_admin else caller.principal
 
 
+def may_see(caller: Caller, owner: str | None) -> bool:
+    """Whether `caller` may see a session of that owner (R38). No owner: admins only."""
+    return caller.is_admin or owner == caller.principal
+
+
 def require_visible(caller: Caller, owner: str | None) -> None:
-    """Raises the refusal of an absent session if `caller` may not see one of that owner (R38). No owner: admins only."""
-    if not caller.is_admin and owner != caller.principal:
+    """Raises the refusal of an absent session if `caller` may not see one of that owner."""
+    if not may_see(caller, owner):
         raise not_found()
 
 

@@ -5,13 +5,13 @@ import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Annotated, TypeVar
-from uuid import NAMESPACE_OID, uuid4, uuid5
+from uuid import NAMESPACE_OID, UUID, uuid4, uuid5
 
 from fastapi import Depends, Header
 from pydantic import BaseModel, TypeAdapter
 
 from activities.db.keys import KeyOf, Request, Reserved
-from api.access import CallerDep
+from api.access import CallerDep, require_visible
 from api.deps import Api, ApiDep
 from api.errors import RequestRefused
 from workflows.contracts.errors import Refusal, ServiceUnavailable
@@ -21,6 +21,8 @@ Token = str | None
 """What the session's workflow knows a keyed write by: the same for its repeats, and only for those. None: no key."""
 
 T = TypeVar("T")
+Done = tuple[UUID | None, T]
+"""What a write answers, and which session that is of: with it the answer goes, and who may not see it (any more) is not told. None: of none."""
 
 KeyHeader = Annotated[
     str | None,
@@ -37,37 +39,39 @@ class Once:
 
     def __init__(self, api: Api, caller: Caller, key: str | None) -> None:
         self._api = api
+        self._caller = caller
         self._key = None if key is None else KeyOf(caller.tenant, caller.principal, key)
 
     async def run(
         self,
-        do: Callable[[Token], Awaitable[T]],
+        do: Callable[[Token], Awaitable[Done[T]]],
         answer: TypeAdapter[T],
         *,
         route: str,
         body: BaseModel | None = None,
         status: int = 200,
-        within: Callable[[T], str] | None = None,
     ) -> T:
-        """What `do` answers, or answered under this key before. `within` names the session that the answer belongs to.
+        """What `do` answers, or answered under this key before.
 
-        A write that was refused has not used its key. Raises the refusal `duplicate_id` for a key that came with another request.
+        A write that was refused has not used its key. Raises the refusal `duplicate_id` for a key that came with another request, and
+        `not_found` where the session has another owner by now.
         """
         if self._key is None:
-            return await do(None)
+            return (await do(None))[1]
         request = Request(route, _digest(route, body))
         reserved = await self._api.keys.reserve(self._key, request)
         if reserved.digest != request.digest:
             raise Refusal("duplicate_id", "the Idempotency-Key was used with another request; nothing was changed")
         if reserved.answer is not None:
+            if reserved.of_session:
+                require_visible(self._caller, reserved.owner)
             return answer.validate_json(reserved.answer)
-        given = await self._do(do, self._key, reserved)
-        session_id = within(given) if within else None
+        session_uid, given = await self._do(do, self._key, reserved)
         with suppress(ServiceUnavailable):  # the session's workflow knows it still
-            await self._api.keys.keep(self._key, request, reserved.since, status, answer.dump_json(given).decode(), session_id)
+            await self._api.keys.keep(self._key, request, reserved.since, status, answer.dump_json(given).decode(), session_uid)
         return given
 
-    async def _do(self, do: Callable[[Token], Awaitable[T]], key: KeyOf, reserved: Reserved) -> T:
+    async def _do(self, do: Callable[[Token], Awaitable[Done[T]]], key: KeyOf, reserved: Reserved) -> Done[T]:
         try:
             return await do(_token(key, reserved))
         except (Refusal, RequestRefused, ServiceUnavailable) as error:

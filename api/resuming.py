@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from activities.db.pauses import PausedCall
 from api.deps import Api
 from api.errors import RequestRefused, not_found
 from api.idempotency import Token
@@ -42,17 +43,22 @@ def open_token(api: Api, caller: Caller, token: str) -> Opened:
     return Opened(token, UUID(claims["session"]), claims["call"], claims["jti"], said)
 
 
-async def redeem(api: Api, caller: Caller, opened: Opened, body: ResumeBody, seconds: float, key: Token) -> Started:
-    """Submits the result. Everything is checked before anything is spent, and what must be decided once the session's workflow decides.
-
-    Raises as `begin` does, RequestRefused (410) for a token whose time is over, and the refusals `not_found` and `forbidden`.
-    """
-    _claims(api, opened.token)
+async def paused(api: Api, caller: Caller, opened: Opened) -> PausedCall:
+    """What the rows have of the token's call. Raises the refusals `not_found` for a session that is gone and `forbidden` for somebody else's."""
     found = await api.pauses.call(opened.session_uid, opened.call_id)
     if found is None:
         raise not_found()
     if found.owner != caller.principal:
         raise _of_another()
+    return found
+
+
+async def redeem(api: Api, caller: Caller, opened: Opened, found: PausedCall, body: ResumeBody, seconds: float, key: Token) -> Started:
+    """Submits the result. Everything is checked before anything is spent, and what must be decided once the session's workflow decides.
+
+    Raises as `begin` does, RequestRefused (410) for a token whose time is over, and the refusal `not_found` for a call that is gone.
+    """
+    _claims(api, opened.token)
     if found.token_id is None:
         raise not_found("call")
     if (str(found.token_id), found.digest) != (opened.token_id, opened.said.arguments_digest):

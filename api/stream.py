@@ -14,8 +14,9 @@ from starlette.responses import StreamingResponse
 from starlette.types import Send
 
 from activities.db.events import Cursor, CursorExpired, Event, TurnStart
+from api.access import may_see
 from api.deps import Api
-from api.errors import RequestRefused
+from api.errors import RequestRefused, not_found
 from api.frames import KEEPALIVE, frame
 from api.pause_tokens import event_with_tokens
 from api.tails import RETRY_SECONDS, Entry, Tail
@@ -93,8 +94,12 @@ async def _chunks(
 ) -> AsyncGenerator[bytes]:
     """Nothing, once the first look is taken; then the stream."""
     async with api.tails.attach(session_id, session_uid) as tail:
+        if tail.owned is None:
+            await tail.look_at_owner()
         reader = _Reader(api, caller, tail, await api.log.oldest(session_uid) if start is None else start, until_turn)
         sent = await reader.next()
+        if reader.shut_out:
+            raise not_found()
         yield b""
         try:
             for chunk in _together(sent):
@@ -124,7 +129,7 @@ def _together(frames: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class _Reader:
-    """A reader's place. `ended`: the turn that it was for is over."""
+    """A reader's place. `ended`: the turn that it was for is over, or the session is somebody else's now."""
 
     def __init__(self, api: Api, caller: Caller, tail: Tail, start: Start, until_turn: bool) -> None:
         self._api = api
@@ -141,9 +146,12 @@ class _Reader:
 
     async def next(self) -> list[bytes]:
         """What is to be sent now; waits for it. Nothing: there is something else to look at first."""
-        if not self._caught_up:
+        if not self._caught_up and not self.shut_out:
             return await self._from_table()
         while True:
+            if self.shut_out:
+                self.ended = True
+                return []
             changed = self._tail.changed
             entries = self._tail.after(self._cursor)
             frames = None if entries is None else self._from_tail(entries) if entries else []
@@ -155,6 +163,12 @@ class _Reader:
             if self._tail.gone or self._tail.failed or self._api.stopping.is_set():
                 return []
             await changed.wait()
+
+    @property
+    def shut_out(self) -> bool:
+        """Whether the session was given to somebody else: who reads may not see it any more."""
+        owned = self._tail.owned
+        return owned is not None and not may_see(self._caller, owned.owner)
 
     def _comment(self) -> list[bytes]:
         if self._ticks == self._tail.ticks:

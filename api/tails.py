@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import assert_never
 from uuid import UUID
 
-from activities.db.events import Cursor, CursorExpired, Event, EventLog, Text
+from activities.db.events import Cursor, CursorExpired, Event, EventLog, Owned, Text
 from activities.db.feed import Committed, Feed, Note, Reread, Streamed, Subscription
 from api.frames import frame
 from settings import Settings
@@ -60,6 +60,7 @@ class Tail:
     """A session's tail. `changed` is set, and replaced, when there is something new to look at; `ticks` counts the times for a comment.
 
     `existed`: the session is known to have had rows. `gone`: it was deleted. `failed`: nothing more will come, though there may be more.
+    `owned`: whose the session is, None before its rows were seen.
     """
 
     def __init__(self, event_log: EventLog, session_id: str, session_uid: UUID, subscription: Subscription, keepalive: float) -> None:
@@ -71,6 +72,7 @@ class Tail:
         self.gone = False
         self.failed = False
         self.existed = False
+        self.owned: Owned | None = None
         self._log = event_log
         self.subscription = subscription
         self._keepalive = keepalive
@@ -79,6 +81,7 @@ class Tail:
         self._size = 0
         self._behind = False
         self._erased = False
+        self._given_away = False
         self._task: asyncio.Task[None] | None = None
 
     def join(self, cursor: Cursor) -> bool:
@@ -93,6 +96,11 @@ class Tail:
         if cursor < self._since:
             return None
         return self._entries[bisect_right(self._entries, cursor, key=_ends) :]
+
+    async def look_at_owner(self) -> None:
+        """Finds out whose the session is. Raises ServiceUnavailable."""
+        self.owned = await self._log.owned(self.session_uid) or self.owned
+        self._given_away = False
 
     def wake(self) -> None:
         """Has every reader look."""
@@ -133,6 +141,9 @@ class Tail:
         """Reads the table to its end. Answers after how many seconds to try again, if that is called for."""
         more = True
         try:
+            if self._given_away:  # before what came later is shown
+                await self.look_at_owner()
+                self.wake()
             while more:
                 events, head, more = await self._log.after(self.session_uid, self._head)
                 if events:
@@ -155,7 +166,7 @@ class Tail:
                 self._erased = self._erased or note.erased
                 self._behind = self._behind or note.erased or seq > self._head.seq
             case Reread() | None:
-                self._behind = True
+                self._behind = self._given_away = True
             case _:
                 assert_never(note)
 

@@ -34,10 +34,11 @@ async def deleted_meanwhile(api: Api, tenant: str, session_id: str, session_uid:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The final answer of a turn, as JSON text, and when it was given."""
+    """The final answer of a turn, as JSON text, when it was given, and whose the session is now."""
 
     final: str
     at: datetime
+    owner: str | None
 
 
 async def final_of(api: Api, session_uid: UUID, turn: TurnStart, seconds: float) -> Ended | None:
@@ -60,7 +61,7 @@ async def _await_final(api: Api, session_uid: UUID, turn: TurnStart, subscriptio
     while True:
         outcome = await _look(api, session_uid, turn.turn_id)
         if outcome is not None and outcome.final is not None and outcome.ended_at is not None and outcome.attempt >= turn.attempt:
-            return Ended(outcome.final, outcome.ended_at)
+            return Ended(outcome.final, outcome.ended_at, outcome.owner)
         if outcome is None:
             await _check_coming(api, session_uid, turn.turn_id, seen)
         seen = seen or outcome is not None

@@ -9,7 +9,7 @@ from activities.db.reads import Door
 from api.answers import CancelAnswer, ErasureBegun, RepairAnswer, SessionView
 from api.deps import Api
 from api.errors import not_found
-from api.idempotency import Token, named
+from api.idempotency import Done, Token, named
 from api.turns import behind_live_turn, check_content, check_profile, open_door, said, sender
 from api.write_bodies import AmendBody, CancelBody, CardBody, ChangeBody
 from workflows.contracts.errors import Refusal
@@ -17,7 +17,7 @@ from workflows.contracts.inputs import AmendInput, CancelInput, CardInput, Close
 from workflows.model.session import Caller
 
 
-async def post_card(api: Api, caller: Caller, session_id: str, body: CardBody, token: Token) -> dict[str, Any]:
+async def post_card(api: Api, caller: Caller, session_id: str, body: CardBody, token: Token) -> Done[dict[str, Any]]:
     """Posts a host card and answers its row. The first input of a session makes it (R173)."""
     check_content(body.content)
     check_profile(api, body.profile)
@@ -35,18 +35,20 @@ async def post_card(api: Api, caller: Caller, session_id: str, body: CardBody, t
             profile=body.profile if door is not None else body.profile or api.settings.profile,
             subject=body.subject,
         )
-        await api.workflows.card(session_id, card)
+        receipt = await api.workflows.card(session_id, card)
         door = await open_door(api, caller, session_id, message_id=card_id)
+        if door is not None and str(door.session_uid) != receipt.session_uid:
+            raise not_found()
     elif door.message_digest != body.digest:
         raise Refusal("duplicate_id", f"the session has another message with the id {card_id}")
     row = None if door is None else await api.messages.one(door.session_uid, card_id)
-    if row is None:
+    if door is None or row is None:
         raise not_found()
     shown: dict[str, Any] = to_jsonable_python(row)
-    return shown
+    return door.session_uid, shown
 
 
-async def amend(api: Api, caller: Caller, session_id: str, body: AmendBody, token: Token) -> SessionView:
+async def amend(api: Api, caller: Caller, session_id: str, body: AmendBody, token: Token) -> Done[SessionView]:
     """Changes title, owner or active leaf, and answers the session as it then is."""
     door = await open_door(api, caller, session_id)
     if door is not None and "owner_id" in body.named and not caller.is_admin:
@@ -61,35 +63,38 @@ async def amend(api: Api, caller: Caller, session_id: str, body: AmendBody, toke
         owner_id=body.owner_id,
         active_leaf_id=body.active_leaf_id,
     )
-    await api.workflows.amend(session_id, change)
+    receipt = await api.workflows.amend(session_id, change)
     session = await api.reads.session(caller.tenant, session_id)
-    if session is None:
+    if session is None or str(session.session_uid) != receipt.session_uid:
         raise not_found()
-    return SessionView.of_detail(session)
+    return session.session_uid, SessionView.of_detail(session)
 
 
-async def close(api: Api, caller: Caller, session_id: str, expected: ChangeBody, token: Token) -> ErasureBegun:
-    """Deletes a session: from the answer on it is not readable, and its histories are being removed."""
+async def close(api: Api, caller: Caller, session_id: str, expected: ChangeBody, token: Token) -> Done[ErasureBegun]:
+    """Deletes a session: from the answer on it is not readable, and its histories are being removed. The answer outlives the session."""
     door = await open_door(api, caller, session_id)
     end = CloseInput(**sender(caller), rows=said(door), key=token, expected_revision=expected.expected_revision)
     receipt = await api.workflows.close(session_id, end)
-    return ErasureBegun(erasure_id=receipt.session_uid, status="running")
+    return None, ErasureBegun(erasure_id=receipt.session_uid, status="running")
 
 
-async def cancel(api: Api, caller: Caller, session_id: str, body: CancelBody, token: Token) -> CancelAnswer:
+async def cancel(api: Api, caller: Caller, session_id: str, body: CancelBody, token: Token) -> Done[CancelAnswer]:
     """Ends the live turn, or the named one whenever it comes."""
     door = await open_door(api, caller, session_id, turn_id=body.turn_id)
     wish = CancelInput(**sender(caller), rows=said(door), key=token, turn_id=body.turn_id)
     receipt = await api.workflows.cancel(session_id, wish)
-    return CancelAnswer(cancel_requested=receipt.cancel_requested, turn_id=receipt.turn_id)
+    answer = CancelAnswer(cancel_requested=receipt.cancel_requested, turn_id=receipt.turn_id)
+    return None if door is None else door.session_uid, answer
 
 
-async def repair(api: Api, caller: Caller, session_id: str, body: ChangeBody, token: Token) -> RepairAnswer:
+async def repair(api: Api, caller: Caller, session_id: str, body: ChangeBody, token: Token) -> Done[RepairAnswer]:
     """Resolves the pending action and every open call as `unknown`, once the live turn has ended."""
 
-    async def offer(door: Door | None) -> RepairReceipt:
+    async def offer(door: Door | None) -> Done[RepairReceipt]:
         wish = RepairInput(**sender(caller), rows=said(door), expected_revision=body.expected_revision, key=token)
-        return await api.workflows.repair(session_id, wish)
+        return None if door is None else door.session_uid, await api.workflows.repair(session_id, wish)
 
-    receipt = await behind_live_turn(api, partial(open_door, api, caller, session_id), offer, api.settings.api.wait_seconds)
-    return RepairAnswer(session_id=session_id, cleared_pending=receipt.cleared_pending, repaired_calls=list(receipt.repaired_calls))
+    session_uid, receipt = await behind_live_turn(api, partial(open_door, api, caller, session_id), offer, api.settings.api.wait_seconds)
+    return session_uid, RepairAnswer(
+        session_id=session_id, cleared_pending=receipt.cleared_pending, repaired_calls=list(receipt.repaired_calls)
+    )

@@ -124,6 +124,12 @@ class Beginning:
     refused: bool = False
 
 
+class Owned(NamedTuple):
+    """A session that is there, and who owns it (None: only admins see it)."""
+
+    owner: str | None
+
+
 class EventLog:
     """Reads of session event logs. Nothing here touches a workflow."""
 
@@ -152,6 +158,12 @@ class EventLog:
         """Whether the session's rows are still there."""
         async with reading(self._database) as conn:
             return bool(await sql.session_exists(conn, session_uid=session_uid))
+
+    async def owned(self, session_uid: UUID) -> Owned | None:
+        """Whose the session is now, None if its rows are not there."""
+        async with reading(self._database) as conn:
+            row = await sql.session_owner(conn, session_uid=session_uid)
+        return None if row is None else Owned(row["owner"])
 
     async def after(self, session_uid: UUID, cursor: Cursor) -> tuple[list[Event], Cursor, bool]:
         """What follows `cursor`: events, the cursor behind them, and whether more may be read at once. Raises CursorExpired."""

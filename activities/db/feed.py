@@ -56,7 +56,7 @@ class Streamed:
 
 @dataclass(frozen=True, slots=True)
 class Reread:
-    """Notes may be missing here: the connection was lost or the reader is slow. Read the rows from where you are."""
+    """Notes may be missing here, since the connection was lost or the reader is slow; or the session changed hands. Read the rows from where you are."""
 
 
 Note = Committed | Streamed | Reread
@@ -66,6 +66,8 @@ def parse_note(data: dict[str, Any]) -> Note:
     """The note that a notification's JSON means. Raises KeyError if a member is missing."""
     if "e" in data:
         return Committed(data["e"])
+    if "r" in data:
+        return Reread()
     return Streamed(data["a"], data["p"], data["t"], data["g"], data["o"], data["k"], data.get("x"), data["at"])
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 from activities.db.pool import Database
 from activities.db.reads import reading, sql
@@ -29,11 +30,16 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """What stands under a key: the digest of the first request, since when, and its answer as JSON text if it has one."""
+    """What stands under a key: the digest of the first request, since when, and its answer as JSON text if it has one.
+
+    `of_session`: the answer is of a session, which `owner` owns now (None: only admins see it).
+    """
 
     digest: str
     since: datetime
     answer: str | None
+    of_session: bool
+    owner: str | None
 
 
 class Keys:
@@ -51,10 +57,10 @@ class Keys:
             names = {"tenant": key.tenant, "principal": key.principal, "key": key.key}
             while row is None:  # none: who had the key committed, or let go of it, in this very moment
                 row = await sql.reserve_key(conn, **names, digest=request.digest, route=request.route, at=now)
-        return Reserved(row["digest"], row["created_at"], row["answer"])
+        return Reserved(row["digest"], row["created_at"], row["answer"], row["of_session"], row["owner"])
 
-    async def keep(self, key: KeyOf, request: Request, since: datetime, status: int, answer: str, session_id: str | None) -> None:
-        """Keeps the answer of the request that reserved the key at that time. With `session_id` it goes with that session."""
+    async def keep(self, key: KeyOf, request: Request, since: datetime, status: int, answer: str, session_uid: UUID | None) -> None:
+        """Keeps the answer of the request that reserved the key at that time. With `session_uid` it goes with that session."""
         async with reading(self._database) as conn:
             await sql.keep_answer(
                 conn,
@@ -66,7 +72,7 @@ class Keys:
                 at=since,
                 status=status,
                 answer=answer,
-                session_id=session_id,
+                session_uid=session_uid,
             )
 
     async def release(self, key: KeyOf, since: datetime) -> None:

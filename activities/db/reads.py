@@ -118,13 +118,14 @@ class SessionDetail(SessionLine):
 
 @dataclass(frozen=True, slots=True)
 class TurnOutcome:
-    """A turn's newest attempt. `final` is the 200 body of `POST /api/chat` as JSON text; it and `ended_at` are None while it runs."""
+    """A turn's newest attempt. `final`: the 200 body of `POST /api/chat` as JSON text, None, as `ended_at` is, while it runs. `owner`: the session's now."""
 
     attempt: int
     message_id: str
     user_message_id: str | None
     final: str | None
     ended_at: datetime | None
+    owner: str | None
 
 
 @dataclass(frozen=True, slots=True)

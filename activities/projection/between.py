@@ -1,10 +1,13 @@
 """What happens to a session without a model request: a result in the middle of a batch, repair, steering that arrives, new values of fields."""
 
+import json
+
 from activities.db.session_tx import SessionTx, moment, sql
 from activities.projection.audit import note_act
 from activities.projection.calls import UNKNOWN, close_batch, conclude, record_host_result, settle_open_calls, supersede_open_calls
-from activities.projection.ending import finish_turn, pending_calls
+from activities.projection.ending import finish_turn
 from activities.projection.opening import is_open, open_turn
+from activities.projection.pending import pending_calls
 from workflows.contracts.errors import Refusal
 from workflows.contracts.sessions import AmendSession
 from workflows.contracts.steps import Opening
@@ -74,4 +77,5 @@ async def amend(tx: SessionTx, change: AmendSession) -> list[str]:
         owners = {"before": tx.owner, "after": change.owner_id}
         await note_act(tx.conn, change.session, "owner_change", change.by, change.at, owners)
         tx.change(at, owner=change.owner_id)
+        await sql.have_reread(tx.conn, note=json.dumps({"s": tx.uid, "r": 1}))
     return superseded

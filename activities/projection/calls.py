@@ -12,6 +12,7 @@ from pydantic_ai.messages import ModelRequest
 from activities.db.session_tx import SessionTx, sql
 from activities.llm.translate import LIBRARY, RecordedCall, dump, tool_returns
 from activities.projection.display import announce_settled
+from activities.projection.pending import pending_action, pending_calls
 from workflows.contracts.errors import Refusal
 from workflows.model.call import CallResult
 
@@ -68,7 +69,7 @@ async def record_host_result(tx: SessionTx, turn_id: str, result: CallResult, at
     waited = round((at - found["requested_at"]).total_seconds() * 1000)
     if result.outcome == "expired":
         verdict = Verdict("interrupted", "unknown", duration_ms=max(0, waited))
-        await tx.announce("host_action.expired", turn_id, at, {"call_id": result.call_id, "tool_name": found["tool_name"]})
+        await _announce_expired(tx, turn_id, result.call_id, at)
     else:
         verdict = Verdict(result.outcome, STATUS_OF_HOST[result.outcome], result.output, duration_ms=max(0, waited))
     if await record(tx, result.call_id, verdict, at) is None:
@@ -76,6 +77,14 @@ async def record_host_result(tx: SessionTx, turn_id: str, result: CallResult, at
         raise Refusal("already_recorded", f"call {result.call_id!r} is recorded already, with status {status}", recorded_status=status)
     await announce_result(tx, turn_id, result.call_id, verdict, at)
     await sql.touch_message(tx.conn, session_uid=tx.uid, id=found["message_id"], change=tx.next_change(), at=at)
+
+
+async def _announce_expired(tx: SessionTx, turn_id: str, call_id: str, at: datetime) -> None:
+    """`host_action.expired`: what was waited for until now; the call whose time is over is shown first, like one that is pending."""
+    batch, waiting = await pending_calls(tx)
+    if batch and waiting:
+        waiting.sort(key=lambda row: bool(row["call_id"] != call_id))  # of calls that are shown all at once any may be the one
+        await tx.announce("host_action.expired", turn_id, at, {"pending_action": pending_action(batch, waiting)})
 
 
 async def close_batch(tx: SessionTx) -> list[str]:
@@ -131,15 +140,6 @@ def results_request(rows: Sequence[asyncpg.Record], limit: int, host_context: Ma
     """The request that tells the model of a response's results, each of at most `limit` characters; its time is that of the last one."""
     at = max(row["recorded_at"] for row in rows).isoformat()
     return tool_returns(recorded(rows), at, host_context=host_context, limit=limit)
-
-
-async def current_batch(conn: Any, session_uid: str) -> tuple[asyncpg.Record | None, list[asyncpg.Record]]:
-    """The open host batch and every call of its response, the server's too, in the model's order."""
-    batch: asyncpg.Record | None = await sql.current_batch(conn, session_uid=session_uid)
-    if batch is None:
-        return None, []
-    where = {"message_id": batch["message_id"], "turn_id": batch["turn_id"], "attempt": batch["attempt"], "step": batch["step"]}
-    return batch, [row async for row in sql.calls_of_step(conn, session_uid=session_uid, **where)]
 
 
 async def unanswered_calls(tx: SessionTx, tail: Mapping[str, Any]) -> list[asyncpg.Record]:

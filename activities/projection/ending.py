@@ -7,8 +7,9 @@ from typing import Any, Literal
 import asyncpg
 
 from activities.db.session_tx import SessionTx, sql
-from activities.projection.calls import CANCELLED, answer_last_response, current_batch, settle_open_calls
+from activities.projection.calls import CANCELLED, answer_last_response, settle_open_calls
 from activities.projection.display import announce_settled
+from activities.projection.pending import pending_action, pending_calls, pending_tool_call
 from workflows.contracts.json_text import json_text
 from workflows.model.turn import TurnError, Usage
 
@@ -38,42 +39,6 @@ def usage_of(text: str | None) -> Usage:
 async def open_batch(tx: SessionTx, message_id: str, turn_id: str, step: int, handover: str, at: datetime) -> None:
     """The host calls of a step begin to wait."""
     await sql.open_batch(tx.conn, session_uid=tx.uid, message_id=message_id, turn_id=turn_id, step=step, handover=handover, at=at)
-
-
-async def pending_calls(tx: SessionTx) -> tuple[asyncpg.Record | None, list[asyncpg.Record]]:
-    """The open batch and its calls that still wait, in the model's order."""
-    batch, rows = await current_batch(tx.conn, tx.uid)
-    return batch, [row for row in rows if row["category"] == "host" and row["state"] == "open"]
-
-
-def _queued(rows: list[asyncpg.Record]) -> list[dict[str, Any]]:
-    return [{"call_id": row["call_id"], "tool_name": row["tool_name"], "arguments": json.loads(row["arguments"])} for row in rows]
-
-
-def pending_tool_call(rows: list[asyncpg.Record]) -> dict[str, Any] | None:
-    """`pending_tool_call` of a turn's answer."""
-    if not rows:
-        return None
-    first = rows[0]
-    return {
-        "tool_name": first["tool_name"],
-        "call_id": first["call_id"],
-        "arguments": json.loads(first["arguments"]),
-        "queued": _queued(rows[1:]),
-    }
-
-
-def pending_action(batch: asyncpg.Record, rows: list[asyncpg.Record]) -> dict[str, Any]:
-    """`pending_action` of a session and of `host_action.pending`."""
-    first = rows[0]
-    return {
-        "tool_call_id": first["call_id"],
-        "tool_name": first["tool_name"],
-        "arguments": json.loads(first["arguments"]),
-        "assistant_message_id": batch["message_id"],
-        "queued": _queued(rows[1:]),
-        "deadline_at": first["deadline_at"].isoformat() if first["deadline_at"] else None,
-    }
 
 
 async def _asked(tx: SessionTx, at: datetime) -> tuple[asyncpg.Record | None, list[asyncpg.Record]]:

@@ -1,22 +1,23 @@
 """Turns: a message, steering or a host's result in, the turn's answer, stream or receipt out."""
 
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Response
 from fastapi.responses import JSONResponse
 from pydantic import TypeAdapter
 
 from activities.db.events import TurnStart
-from api.access import CallerDep
+from api.access import CallerDep, require_visible
 from api.answers import Accepted, ChatAnswer, SteeringAccepted
 from api.deps import Api, ApiDep
 from api.errors import not_found
-from api.idempotency import Once, OnceDep
+from api.idempotency import Done, Once, OnceDep, Token
 from api.intake import StrictRoute
 from api.openapi import STREAM, problems
 from api.pause_tokens import with_tokens
-from api.resuming import open_token, redeem
+from api.resuming import open_token, paused, redeem
 from api.schemas import ChatBody, IdPath
 from api.steering import Steered, steer
 from api.stream import event_stream
@@ -33,6 +34,7 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
 }
 RESUMED = ANSWERS | {200: ANSWERS[200] | {"content": STREAM[200]["content"]}} | problems(401, 403, 404, 409, 410, 413, 415, 422, 429, 503)
 BEGUN: TypeAdapter[Started | Steered] = TypeAdapter(Started | Steered)
+Begun = TypeVar("Begun", bound=Started | Steered)
 
 
 def patience(
@@ -84,7 +86,7 @@ async def retry_turn(
 ) -> Response:
     """Runs the failed step of the last turn again and answers as `POST /api/chat` does."""
     again = partial(retry, api, caller, session_id, turn_id, body.expected_revision)
-    turn = await once.run(again, BEGUN, route=f"retry {session_id} {turn_id}", body=body, within=_session)
+    turn = await once.run(_in_session(again), BEGUN, route=f"retry {session_id} {turn_id}", body=body)
     return await _answer(api, caller, turn, seconds)
 
 
@@ -100,20 +102,26 @@ async def resume(
 ) -> Response:
     """Answers a pending call by its token alone, and then as `POST /api/chat` does, or with the turn's events (S64)."""
     opened = open_token(api, caller, pause_token)
-    submit = partial(redeem, api, caller, opened, body, seconds)
-    turn = await once.run(submit, TypeAdapter(Started), route=f"resume {opened.names}", body=body, within=_session)
+    submit = partial(redeem, api, caller, opened, await paused(api, caller, opened), body, seconds)
+    turn = await once.run(_in_session(submit), TypeAdapter(Started), route=f"resume {opened.names}", body=body)
     return await _stream(api, caller, turn, turn.begins) if "text/event-stream" in accept else await _answer(api, caller, turn, seconds)
 
 
-def _session(begun: Started | Steered) -> str:
-    return begun.session_id
+def _in_session(do: Callable[[Token], Awaitable[Begun]]) -> Callable[[Token], Awaitable[Done[Begun]]]:
+    """The same write, with the session that its answer is of."""
+
+    async def done(token: Token) -> Done[Begun]:
+        begun = await do(token)
+        return begun.session_uid, begun
+
+    return done
 
 
 async def _begin(api: Api, caller: Caller, once: Once, body: ChatBody, seconds: float) -> Started | Steered:
     """What is kept under a key is which turn it was; what the turn answers is read from its row."""
     if body.message_type == "steering":
-        return await once.run(partial(steer, api, caller, body), BEGUN, route="chat", body=body, status=202, within=_session)
-    return await once.run(partial(begin, api, caller, body, seconds), BEGUN, route="chat", body=body, within=_session)
+        return await once.run(_in_session(partial(steer, api, caller, body)), BEGUN, route="chat", body=body, status=202)
+    return await once.run(_in_session(partial(begin, api, caller, body, seconds)), BEGUN, route="chat", body=body)
 
 
 async def _stream(api: Api, caller: Caller, turn: Started | Steered, begins: TurnStart) -> Response:
@@ -144,6 +152,7 @@ async def _final(api: Api, caller: Caller, turn: Started, seconds: float) -> str
     ended = await final_of(api, turn.session_uid, turn.begins, seconds)
     if ended is None:
         return None
+    require_visible(caller, ended.owner)
     if await deleted_meanwhile(api, caller.tenant, turn.session_id, turn.session_uid, ended.final):
         raise not_found()
     try:

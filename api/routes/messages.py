@@ -72,4 +72,4 @@ async def read_prompt(session_id: IdPath, message_id: IdPath, api: ApiDep, calle
 async def post_message(session_id: IdPath, body: CardBody, api: ApiDep, caller: CallerDep, once: OnceDep) -> dict[str, Any]:
     """Posts a host card under the active leaf (R169). Not while a turn runs or a host action is pending."""
     post = partial(post_card, api, caller, session_id, body)
-    return await once.run(post, ROW, route=f"card {session_id}", body=body, status=201, within=lambda _: session_id)
+    return await once.run(post, ROW, route=f"card {session_id}", body=body, status=201)

@@ -49,7 +49,7 @@ async def read_session(session_id: IdPath, api: ApiDep, caller: CallerDep) -> Se
 async def amend_session(session_id: IdPath, body: AmendBody, api: ApiDep, caller: CallerDep, once: OnceDep) -> SessionView:
     """Changes title, active leaf or (admins only) owner."""
     change = partial(writes.amend, api, caller, session_id, body)
-    return await once.run(change, TypeAdapter(SessionView), route=f"amend {session_id}", body=body, within=lambda _: session_id)
+    return await once.run(change, TypeAdapter(SessionView), route=f"amend {session_id}", body=body)
 
 
 @router.delete("/{session_id}", status_code=202, responses=WRITE)

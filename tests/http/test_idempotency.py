@@ -2,15 +2,18 @@
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
 import httpx
 import pytest
 from pydantic_ai.exceptions import ModelHTTPError
 
+from activities.db.keys import KeyOf, Keys, Request
 from tests.models import calls, raises, says, script
 from tests.system import System, running_system
 
 CARD = {"segments": [{"kind": "component", "type": "chart", "data": [1]}]}
+WAITED_FOR = "select true from pg_locks where not granted and pg_backend_pid() = any (pg_blocking_pids(pid))"
 CALL = {"session_id": "s1", "tool_call_id": "c1", "tool_result": {"opened": True}}
 
 
@@ -121,6 +124,59 @@ async def test_a_deletion_again_names_its_erasure(database_url: str, temporal_ad
         assert [row["route"] for row in kept] == ["delete s1"] and "secret" not in kept[0]["answer"]
         again = await send(system, "POST", "/chat", {"session_id": "s1", "content": "secret"}, name="message")
         assert (again.status_code, again.json()["turn_number"]) == (200, 1)
+
+
+async def test_r38_a_former_owner_is_not_told_again(database_url: str, temporal_address: str) -> None:
+    async with running_system(database_url, temporal_address, script(raises(ModelHTTPError(401, "scripted")), says("hello"))) as system:
+        failed = (await send(system, "POST", "/chat", {"session_id": "s1", "content": "secret"}, name="chat", who="alice")).json()
+        writes: list[tuple[str, str, Any, str]] = [
+            ("POST", "/chat", {"session_id": "s1", "content": "secret"}, "chat"),
+            ("POST", f"/sessions/s1/turns/{failed['turn_id']}/retry", {}, "retry"),
+            ("POST", "/chat/stream", {"session_id": "s1", "content": "secret"}, "chat"),
+            ("POST", "/sessions/s1/messages", CARD, "card"),
+            ("PATCH", "/sessions/s1", {"title": "secret"}, "title"),
+            ("POST", "/sessions/s1/cancel", {}, "cancel"),
+            ("POST", "/sessions/s1/repair", {}, "repair"),
+            ("POST", "/chat", {"session_id": "s1", "content": "secret", "message_type": "steering"}, "steering"),
+        ]
+
+        async def all_of_them(who: str) -> list[httpx.Response]:
+            return [await send(system, method, path, body, name=name, who=who) for method, path, body, name in writes]
+
+        assert {answer.status_code for answer in await all_of_them("alice")} <= {200, 201, 202}
+        firsts = await all_of_them("alice")
+        await system.http.patch("/api/sessions/s1", json={"owner_id": "bob"})
+        absent = await system.http.get("/api/sessions/absent", headers={"x-test-principal": "alice"})
+        assert {(answer.status_code, answer.content) for answer in await all_of_them("alice")} == {(404, absent.content)}
+        await system.http.patch("/api/sessions/s1", json={"owner_id": "alice"})
+        assert [answer.content for answer in await all_of_them("alice")] == [answer.content for answer in firsts]
+
+
+async def test_s20_an_answer_that_comes_late_is_kept_with_its_own_session_or_not_at_all(database_url: str, temporal_address: str) -> None:
+    async with running_system(database_url, temporal_address) as system:
+        keys, request = Keys(system.kit.db), Request("chat", "digest")
+
+        async def uid() -> UUID:
+            await system.chat("s1")
+            found: UUID = await system.conn.fetchval("select session_uid from sessions where session_id = 's1'")
+            return found
+
+        async def kept(name: str, session_uid: UUID) -> str | None:
+            key = KeyOf(system.tenant, "local", name)
+            await keys.keep(key, request, (await keys.reserve(key, request)).since, 200, '"secret"', session_uid)
+            return (await keys.reserve(key, request)).answer
+
+        first = await uid()
+        assert await kept("a", first) == '"secret"'
+        assert (await system.http.delete("/api/sessions/s1")).status_code == 202
+        second = await uid()
+        assert await kept("a", first) is None, "the first session is gone, whoever has its id"
+        assert await kept("b", second) == '"secret"'
+        async with system.conn.transaction():
+            await system.conn.execute("delete from sessions where session_uid = $1", second)
+            late = asyncio.create_task(kept("c", second))
+            await system.until(lambda: system.conn.fetchval(WAITED_FOR))
+        assert await late is None, "it waits for the deletion, and goes with it"
 
 
 async def test_what_was_refused_has_not_used_its_key(database_url: str, temporal_address: str) -> None:

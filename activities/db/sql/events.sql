@@ -48,6 +48,10 @@ select
 -- The number up to which a session's events are gone; null if the session is.
 select events_from from sessions where session_uid = :session_uid;
 
+-- name: session_owner(session_uid)^
+-- Who owns a session now.
+select owner from sessions where session_uid = :session_uid;
+
 -- name: session_exists(session_uid)$
 -- Whether a session's rows are still there.
 select exists (select from sessions where session_uid = :session_uid);

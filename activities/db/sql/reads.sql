@@ -114,9 +114,9 @@ limit :count;
 
 -- name: turn_outcome(session_uid, turn_id)^
 -- How far a turn is, and what it answered once it has ended.
-select attempt, message_id, user_message_id, final::text as final, ended_at
-from turns
-where session_uid = :session_uid and turn_id = :turn_id;
+select t.attempt, t.message_id, t.user_message_id, t.final::text as final, t.ended_at, s.owner
+from turns t join sessions s on s.session_uid = t.session_uid
+where t.session_uid = :session_uid and t.turn_id = :turn_id;
 
 -- name: path_messages(session_uid, leaf_id)
 -- The messages from the root to a leaf: one index range for each branch of the leaf's chain.

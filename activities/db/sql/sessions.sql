@@ -114,3 +114,7 @@ select owner from sessions where session_uid = :session_uid;
 -- Removes a session and everything that hangs on it, and wakes its readers.
 with gone as (delete from sessions where session_uid = :session_uid)
 select pg_notify('outlast', :note);
+
+-- name: have_reread(note)!
+-- Readers of a session look at its rows again, its owner included, once this commits.
+select pg_notify('outlast', :note);
