@@ -53,6 +53,32 @@ async def test_s27_s28_words_are_found_in_ones_own_sessions_only(offline: httpx.
     assert hit == {"session_id": "a", "message_id": "a-0", "snippet": "The blue teapot is broken."}
 
 
+async def test_words_are_found_within_paths_addresses_and_compounds(offline: httpx.AsyncClient, seed: Begin) -> None:
+    filler = "so it went on. " * 30
+    await said(
+        seed,
+        "a",
+        "Open /orders/2024-17, please",
+        "Ask ann@example.org about the blue-green teapot",
+        f"{filler}pi is 3.14 & more: x_y {filler}",
+    )
+    for words, hit in (
+        ("orders", "a-0"),
+        ("/orders", "a-0"),
+        ("/orders/2024-17", "a-0"),
+        ("ann", "a-1"),
+        ("ann@example.org", "a-1"),
+        ("green", "a-1"),
+        ('"blue-green teapot"', "a-1"),
+        ("3.14", "a-2"),
+        ("x_y", "a-2"),
+    ):
+        assert await found(offline, words) == [hit], words
+    assert await found(offline, "blue -green") == []
+    snippet = (await offline.get(PATH, params={"q": "3.14"}, headers=ALICE)).json()["hits"][0]["snippet"]
+    assert "3.14 & more: x_y" in snippet and len(snippet) < 400
+
+
 async def test_s14_any_query_is_answered_or_refused(offline: httpx.AsyncClient, seed: Begin) -> None:
     s = await said(seed, "a", "x" * 3000 + " needle " + " ".join(f"w{number}" for number in range(60_000)), "it's a:b & c | d <tag> 'q'")
     for words in ("&", "!", "'", '"', "a & | b", "'; drop", f"={s.uid}", f"'={s.uid}'", "()", "<->", ":*", "\\", "%", "🙂"):

@@ -2,7 +2,8 @@
 -- One page of an owner's messages and steering that have the words of a query, newest first; the cursor is the last row of the page before.
 -- Each session's part of the index is looked at by itself (schema.sql, search_words): what others have said costs nothing.
 with wanted as materialized (
-  select websearch_to_tsquery('pg_catalog.simple', :words) as query
+  -- A minus sign before a word means "without it"; within one it joins, as other signs do.
+  select websearch_to_tsquery('pg_catalog.simple', translate(regexp_replace(:words, '(\S)-+', '\1 ', 'g'), E'./\\@:+%&=?#~<>_', repeat(' ', 15))) as query
 ), hits as materialized (
   select s.session_id, s.session_uid, h.id, h.at, h.content
   from wanted w
@@ -29,7 +30,10 @@ with wanted as materialized (
   order by h.at desc, s.session_uid, h.id
   limit :count
 )
-select h.session_id, h.session_uid, h.id, h.at,
-  ts_headline('pg_catalog.simple', left(h.content, 100000), w.query, 'StartSel="", StopSel="", MaxWords=40, MinWords=20') as snippet
+select h.session_id, h.session_uid, h.id, h.at, substr(h.content, greatest(strpos(p.words, p.piece), 1), length(p.piece)) as snippet
 from hits h cross join wanted w
+cross join lateral (
+  select plain_words(left(h.content, 100000)) as words,
+    ts_headline('pg_catalog.simple', plain_words(left(h.content, 100000)), w.query, 'StartSel="", StopSel="", MaxWords=40, MinWords=20') as piece
+) p
 order by h.at desc, h.session_uid, h.id;

@@ -89,11 +89,16 @@ create index messages_by_count_assistant on messages (session_uid, branch, count
 create index messages_by_time on messages (session_uid, said_at);
 
 -- Full text search goes from one session to the next, and looks only at that session's part of the index: each text has the word
--- `=<session_uid>`, which no parser makes of a text. Words are taken as they are, in lower case: no language, no stemming, no stop words. More than
--- 100,000 characters could hold more words than a tsvector, and a text must be stored whatever it says: what lies behind is not found.
+-- `=<session_uid>`, which no parser makes of a text. Words are taken as they are, in lower case: no language, no stemming, no stop words. Paths,
+-- addresses and compounds are taken apart (`plain_words` changes no length): who looks for `orders` finds `/orders`. More than 100,000 characters
+-- could hold more words than a tsvector, and a text must be stored whatever it says: what lies behind is not found.
+create function plain_words(content text) returns text
+language sql immutable parallel safe
+return translate(content, E'./\\@:+%&=?#~<>_-', repeat(' ', 16));
+
 create function search_words(session_uid uuid, content text) returns tsvector
 language sql immutable parallel safe
-return to_tsvector('pg_catalog.simple'::regconfig, left(content, 100000)) || array_to_tsvector(array['=' || session_uid::text]);
+return to_tsvector('pg_catalog.simple'::regconfig, plain_words(left(content, 100000))) || array_to_tsvector(array['=' || session_uid::text]);
 
 -- Each new version of a row is indexed anew, so an answer has its words here once it is settled, and not with each of its steps. The list of
 -- entries to be sorted in is kept short: whoever fills it up empties it, and that is within a turn.
