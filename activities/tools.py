@@ -7,7 +7,7 @@ import asyncpg
 from temporalio import activity
 
 from activities.beating import beating
-from activities.db.session_tx import SessionGone, now_text, sql
+from activities.db.session_tx import SessionGone, SessionTx, now_text, sql
 from activities.kit import Kit
 from activities.limits import turn_seconds
 from activities.llm.tools import Toolbox, ToolOutcome
@@ -67,7 +67,7 @@ class ToolRun:
         """Runs the tool unless the call has a result already."""
         row = await patiently(self._find)
         if row is None or row["state"] == "recorded":
-            return _known(self._call, row)
+            return await patiently(self._recorded_before)
         outcome = await self._watched(row["arguments"])
         if outcome is None:
             late = not self._stopped.is_set()
@@ -124,18 +124,30 @@ class ToolRun:
             outcome = await toolbox.run(call.tool_name, arguments, context)
         return outcome
 
+    async def _recorded_before(self) -> ToolDone:
+        try:
+            async with self._kit.session(self._call.session) as tx:
+                return await self._recorded(tx)
+        except SessionGone:
+            return _known(self._call, None)
+
+    async def _recorded(self, tx: SessionTx) -> ToolDone:
+        row = await sql.find_call(tx.conn, session_uid=tx.uid, call_id=self._call.call.call_id)
+        return _known(self._call, row, tx.expiry)
+
     async def _commit(self, verdict: Verdict) -> ToolDone:
         """Records the result; with the last one beside open host calls the host is asked and the turn ends, in one transaction (R105)."""
         call, turn, at = self._call, self._call.turn, now_text()
         lost = ToolDone(call_id=call.call.call_id, recorded=False, at=at, seconds=self._seconds)
         try:
             async with self._kit.session(call.session, turn.turn_id) as tx:
+                if tx.turn_attempt == turn.attempt and tx.turn_state == "waiting":
+                    return await self._recorded(tx)  # by a try whose answer was lost
                 if tx.turn_state != "running" or tx.turn_attempt != turn.attempt:
                     return lost
                 paused = await record_tool(tx, call, verdict, at)
                 if paused is None:
-                    row = await sql.find_call(tx.conn, session_uid=tx.uid, call_id=call.call.call_id)
-                    return _known(call, row)
+                    return await self._recorded(tx)
                 expires_at = tx.expiry if paused else ""
         except SessionGone:
             return lost
@@ -152,7 +164,7 @@ class ToolRun:
         )
 
 
-def _known(call: RunTool, row: asyncpg.Record | None) -> ToolDone:
+def _known(call: RunTool, row: asyncpg.Record | None, expires_at: str = "") -> ToolDone:
     """The answer of a call that has its result already, or whose session is gone."""
     call_id = call.call.call_id
     if row is None:
@@ -163,6 +175,7 @@ def _known(call: RunTool, row: asyncpg.Record | None) -> ToolDone:
         outcome=row["outcome"],
         status=row["status"],
         paused=row["paused"],
+        expires_at=expires_at if row["paused"] else "",
         at=row["recorded_at"].isoformat(),
         duration_ms=row["duration_ms"],
     )

@@ -70,8 +70,7 @@ class Turns:
             async with self._kit.session(end.session, end.turn.turn_id, end.opening.birth if end.opening else None) as tx:
                 if tx.is_over(end.turn.attempt):
                     return await over_before(tx, end)
-                response, kept = await end_from_outside(tx, end, at)
-                return TurnEnded(response=response, kept=kept, at=at, expires_at=tx.expiry)
+                return await end_from_outside(tx, end, at)
         except SessionGone:
             return TurnEnded(at=at)
 

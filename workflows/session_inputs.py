@@ -14,6 +14,7 @@ from workflows.contracts.inputs import (
     CancelReceipt,
     ContinuationInput,
     MessageInput,
+    RowsSaid,
     TurnReceipt,
 )
 from workflows.contracts.json_text import json_text
@@ -58,7 +59,7 @@ class SessionInputs:
         """Records a message; interrupts what runs unless it asks for patience."""
         particular = message.expected_revision is not None or message.when_busy == "reject"
         if particular and self._jobs.ends_soon(message.rows):
-            await self.quiet(policies.LATE_INPUT_WAIT)
+            await self.quiet(policies.LATE_INPUT_WAIT, message.rows)
         self.check_message(message)
         if known := self._jobs.state.recent.get(message.id):
             return self._repeated(known)
@@ -135,22 +136,27 @@ class SessionInputs:
     async def continuation(self, continuation: ContinuationInput) -> TurnReceipt:
         """Accepts a result exactly once. While a turn lives its end is awaited for a moment, then outside (fact `later`)."""
         self.check_continuation(continuation)
-        if not await self.quiet(policies.LATE_INPUT_WAIT):
+        if not await self.quiet(policies.LATE_INPUT_WAIT, continuation.rows):
             raise Refusal("busy", "a turn is running; send the result again when it has ended", later=self._jobs.busy_turn)
         return self._accept_result(continuation)
 
     async def patient_continuation(self, continuation: ContinuationInput) -> TurnReceipt:
         """The same for a signal, which nobody sends again: it waits for as long as the live turn takes."""
         self.check_continuation(continuation)
-        await self.quiet(None)
+        while not await self.quiet(None):
+            pass  # somebody else's input came first
         return self._accept_result(continuation)
 
-    async def quiet(self, patience: timedelta | None) -> bool:
-        """True once no turn runs or waits to run and no change is on its way: never refuses on stale state. A change never takes long.
+    async def quiet(self, patience: timedelta | None, rows: RowsSaid | None = None) -> bool:
+        """True once no turn runs or waits to run and no change is on its way: never refuses on stale state. A change never takes long, nor
+        does the news of a turn's end that the `rows` show.
 
         Raises the refusal `closed` if the session's end was decided meanwhile.
         """
         jobs = self._jobs
+        if ended := jobs.ended_in(rows):
+            with contextlib.suppress(TimeoutError):
+                await workflow.wait_condition(lambda: jobs.live_turn != ended, timeout=policies.KNOWN_END_WAIT)
         if jobs.busy or jobs.changing:
             with contextlib.suppress(TimeoutError):
                 await workflow.wait_condition(lambda: not jobs.busy and not jobs.changing, timeout=patience)

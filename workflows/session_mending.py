@@ -27,7 +27,7 @@ class SessionMending:
     async def repair(self, repair: RepairInput) -> RepairReceipt:
         """Takes its place behind the live turn and answers what it did."""
         self.check_repair(repair)
-        if not await self._inputs.quiet(policies.LATE_INPUT_WAIT):
+        if not await self._inputs.quiet(policies.LATE_INPUT_WAIT, repair.rows):
             raise Refusal("busy", "a turn is running; cancel it or wait for its end", later=self._jobs.busy_turn)
         self.check_repair(repair)
         self._inputs.accepted += 1
@@ -48,7 +48,7 @@ class SessionMending:
         """Queues another attempt of the last turn."""
         jobs = self._jobs
         self.check_retry(retry)
-        if not await self._inputs.quiet(policies.LATE_INPUT_WAIT):
+        if not await self._inputs.quiet(policies.LATE_INPUT_WAIT, retry.rows):
             raise Refusal("not_retryable", "a turn is running")
         self.check_retry(retry)
         last = admission.retryable(jobs.state.head, retry)

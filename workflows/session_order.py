@@ -106,7 +106,11 @@ class SessionOrder:
 
     def ends_soon(self, rows: RowsSaid | None) -> bool:
         """True if the rows may be ahead of this state, by the live turn's end or by a change: nothing is refused before that is known."""
-        return self.changing or (self.live_turn is not None and (rows is None or rows.ended_turn == self.live_turn))
+        return self.changing or (self.live_turn is not None and (rows is None or self.ended_in(rows) is not None))
+
+    def ended_in(self, rows: RowsSaid | None) -> str | None:
+        """The live turn if the rows show its end already."""
+        return self.live_turn if rows is not None and rows.ended_turn == self.live_turn else None
 
     def will_take(self, profile: str | None) -> bool:
         """True if a turn that waits will take steering of the profile (None: of any)."""

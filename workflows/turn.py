@@ -46,6 +46,7 @@ class LiveTurn:
         self._birth = birth
         self._step = job.first_step
         self._spent = 0.0
+        self._asked: TurnOutcome | None = None
         self._under_way: set[workflow.ActivityHandle[RawValue]] = set()
 
     @property
@@ -87,13 +88,14 @@ class LiveTurn:
         opening: Opening | None = self._opening()
         while True:
             done = await self._model_step(opening)
-            if done is None:
+            if done is None or (done.state == "stale" and not done.error):  # if the turn is over in the rows, they say how
                 return await self.end(self._ending_error())
             self._spent += done.seconds
             if done.message_id:
                 self.turn = self.turn.model_copy(update={"message_id": done.message_id})
             if done.state != "calls":
                 return self._outcome(done)
+            self._asked = self._outcome(done, state="paused")
             results = await self._server_tools(done)
             if last := next((result for result in results if result.paused), None):
                 return self._outcome(done.model_copy(update={"at": last.at, "expires_at": last.expires_at}), state="paused")
@@ -201,8 +203,19 @@ class LiveTurn:
                 opening=self._opening() if self._step == self._job.first_step else None,
             )
         )
+        if ended.message_id:
+            self.turn = self.turn.model_copy(update={"message_id": ended.message_id})
+        if known := self._ended_before(ended):
+            return known
         state = "refused" if ended.refused else "cancelled" if error.type == "cancelled" else "failed"
         return TurnOutcome(turn=self.turn, state=state, next_step=self._step, error=error, expires_at=ended.expires_at)
+
+    def _ended_before(self, ended: TurnEnded) -> TurnOutcome | None:
+        """How the turn had ended, if a write did that whose answer was lost: what was announced stays as it is."""
+        closed = self._outcome(StepDone.model_validate_json(ended.closed)) if ended.closed else None
+        if ended.waiting and (asked := closed or self._asked):
+            return asked.model_copy(update={"turn": self.turn, "state": "paused", "at": ended.at, "expires_at": ended.expires_at})
+        return closed if closed and closed.state != "calls" else None
 
     def _outcome(self, done: StepDone, state: str | None = None) -> TurnOutcome:
         return TurnOutcome(

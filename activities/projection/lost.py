@@ -7,18 +7,15 @@ from activities.llm.translate import LIBRARY, dump, partial_response
 from activities.projection.describing import as_shown
 from activities.projection.ending import end_early
 from activities.projection.opening import open_turn
-from workflows.contracts.steps import ShownSegment
 from workflows.contracts.turns import EndTurn, TurnEnded
 from workflows.model.turn import TurnError
 
 LEFTOVER = TurnError.of("session_error", "the session's workflow was ended in the middle of this turn")
 
 
-async def end_from_outside(
-    tx: SessionTx, end: EndTurn, at: str, streamed: list[LivePiece] | None = None
-) -> tuple[str, tuple[ShownSegment, ...]]:
-    """Ends a turn that its step can't end. Answers the partial model message that was kept (empty: none), and what was shown of the step
-    where that is more. `streamed`: what the step had streamed, by default what the rows have of it. Raises Refusal.
+async def end_from_outside(tx: SessionTx, end: EndTurn, at: str, streamed: list[LivePiece] | None = None) -> TurnEnded:
+    """Ends a turn that its step can't end. Answers what was kept: the partial model message, and what was shown of the step where that is more.
+    `streamed`: what the step had streamed, by default what the rows have of it. Raises Refusal.
     """
     turn = end.turn
     if end.opening:
@@ -36,7 +33,8 @@ async def end_from_outside(
     )
     await end_early(tx, turn.turn_id, turn.message_id, end.error, end.revision, moment(at))
     plain = len(pieces) == 1 and (pieces[0].segment, pieces[0].kind) == (tail["next_segment"], "text")
-    return response, () if plain else as_shown([(piece.segment, piece.kind, piece.text) for piece in pieces])
+    kept = () if plain else as_shown([(piece.segment, piece.kind, piece.text) for piece in pieces])
+    return TurnEnded(response=response, kept=kept, message_id=turn.message_id, at=at, expires_at=tx.expiry)
 
 
 async def _keep(tx: SessionTx, end: EndTurn, at: str, pieces: list[LivePiece], position: int) -> str:
@@ -65,7 +63,13 @@ async def over_before(tx: SessionTx, end: EndTurn) -> TurnEnded:
     key = {"session_uid": tx.uid, "turn_id": end.turn.turn_id}
     step = await sql.closed_step(tx.conn, **key, attempt=end.turn.attempt, step=end.step)
     ended_at = await sql.turn_ended_at(tx.conn, **key)
-    return TurnEnded(closed=(step and step["result"]) or "", at=ended_at.isoformat() if ended_at else "")
+    return TurnEnded(
+        closed=(step and step["result"]) or "",
+        waiting=tx.turn_state == "waiting" and tx.turn_attempt == end.turn.attempt,
+        message_id=tx.turn_message_id or "",
+        at=ended_at.isoformat() if ended_at else "",
+        expires_at=tx.expiry,
+    )
 
 
 async def end_leftover(tx: SessionTx, at: datetime) -> None:

@@ -7,7 +7,7 @@ import pytest
 from temporalio.client import Client
 
 from tests.flows.scripted import AT, Scripted, asks_host, cancelled, ended, refused, session_with
-from workflows.contracts.inputs import CancelInput, CloseInput, RetryInput, RowsSaid, SteerInput
+from workflows.contracts.inputs import AmendInput, CancelInput, CardInput, CloseInput, ContinuationInput, RetryInput, RowsSaid, SteerInput
 from workflows.contracts.steps import RunStep, StepDone
 from workflows.contracts.turns import EndTurn, HandOver, NoteSteering, SteeringNoted, TurnEnded
 from workflows.model.turn import TurnError
@@ -239,3 +239,40 @@ async def test_l21_a_stop_means_the_turn_that_comes_while_another_one_is_ending(
         head = await session.until(lambda head: head.turn_number == 2)
         assert head.last_turn and head.last_turn.error and head.last_turn.error.type == "cancelled"
     assert [step.cancelled for step in scripted.steps] == [False, True]
+
+
+async def test_s40_who_knows_that_a_turn_is_over_is_not_told_that_it_runs_however_late_its_workflow_learns_of_it(temporal: Client) -> None:
+    go_on = asyncio.Event()
+    async with session_with(temporal, Scripted(step=held(go_on, 1))) as session:
+        turn = await session.say()
+        rows = RowsSaid(session_uid="x", turn=True, ended_turn=turn["turn_id"])
+        card = CardInput(segments=[{"kind": "component", "type": "note"}], rows=rows)
+        move = AmendInput(fields=("active_leaf_id",), active_leaf_id="m", rows=rows)
+        late = [asyncio.create_task(session.send(name, asked)) for name, asked in (("card", card), ("amend", move))]
+        late.append(asyncio.create_task(session.say("late", when_busy="reject", rows=rows)))
+        result = asyncio.create_task(refused(session.answer("c1", rows=rows)))
+        again = asyncio.create_task(refused(session.send("retry", RetryInput(turn_id=turn["turn_id"], rows=rows))))
+        done, _ = await asyncio.wait({*late, result, again}, timeout=2.5, return_when=asyncio.FIRST_COMPLETED)
+        go_on.set()
+        assert not done, "longer than a live turn is waited for"
+        assert {refusal.code for refusal in (await result, await again)} <= {"not_pending", "not_retryable", "busy"}
+        taken = await asyncio.gather(*late, return_exceptions=True)
+        assert not isinstance(taken[0], Exception) or not isinstance(taken[2], Exception), "one of them was the first"
+
+
+async def test_s40_signals_with_results_that_wait_for_one_turn_are_judged_one_after_the_other(temporal: Client) -> None:
+    go_on = asyncio.Event()
+
+    async def asks(step: RunStep) -> StepDone:
+        if step.turn.number == 1:
+            await go_on.wait()
+        return await asks_host("c1")(step)
+
+    async with session_with(temporal, Scripted(step=asks)) as session:
+        await session.say()
+        for call_id in ("c1", "c2", "c1"):
+            await session.handle.signal("host_result", ContinuationInput(tool_call_id=call_id))
+        go_on.set()
+        await ended(session, 2)
+        refusals = await session.handle.query("refusals")
+        assert sorted(refusal["code"] for refusal in refusals) == ["already_recorded", "not_pending"]

@@ -81,5 +81,9 @@ RECENT_IDS = 300
 LATE_INPUT_WAIT = timedelta(seconds=2)
 """How long a continuation waits inside the workflow for the end of a live turn before it is sent back to wait outside."""
 
+KNOWN_END_WAIT = timedelta(seconds=15)
+"""How long any input waits inside the workflow for a live turn whose end the rows show already: so long may it take until a worker that
+lost it is replaced (R88)."""
+
 TOMBSTONE_LIFE = timedelta(minutes=10)
 """How long a cancel of a turn that has not come is remembered."""

@@ -42,12 +42,15 @@ class EndTurn(Record):
 class TurnEnded(Record):
     """`response` is the partial model message that was kept, as JSON text (empty: nothing was streamed). `refused`: the rows refused
     the turn's input, and nothing was written. `kept` is what was shown of the step, where that is more than the response. `closed` is the
-    step's end, as JSON text of a StepDone, if the rows have one that the workflow was never told of.
+    step's end, as JSON text of a StepDone, if the rows have one that the workflow was never told of; `waiting` says that the turn had
+    ended by asking the host. `message_id` is the assistant message that it wrote to (empty: it wrote none).
     """
 
     response: str = ""
     kept: tuple[ShownSegment, ...] = ()
     closed: str = ""
+    waiting: bool = False
+    message_id: str = ""
     refused: bool = False
     at: str = ""
     expires_at: str = ""

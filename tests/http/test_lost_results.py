@@ -1,0 +1,102 @@
+"""Results of activities that never reach the workflow although their transaction was committed: what was announced stays as it is."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from temporalio.client import Interceptor as ClientInterceptor
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
+
+from tests.model.invariants import check_rows
+from tests.models import calls, raises, says, script
+from tests.system import System, running_system
+
+Asked = Callable[[str, Any], bool]
+
+
+class Losing(ClientInterceptor, Interceptor):
+    """Loses the results of the activities that a test names, once they have done what they do."""
+
+    def __init__(self) -> None:
+        self.loses: Asked = lambda name, done: False
+        self.late: Callable[[str], float] = lambda name: 0.0
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        return _Lost(next, self)
+
+
+class _Lost(ActivityInboundInterceptor):
+    def __init__(self, next: ActivityInboundInterceptor, which: Losing) -> None:
+        super().__init__(next)
+        self._which = which
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        name = input.fn.__name__
+        done = await self.next.execute_activity(input)
+        await asyncio.sleep(self._which.late(name))
+        if self._which.loses(name, done):
+            raise ApplicationError("the result is lost", non_retryable=True)
+        return done
+
+
+def ended(state: str) -> Asked:
+    """Steps that ended a turn so."""
+    return lambda name, done: name == "run_step" and done.state == state
+
+
+async def test_s45_a_turn_stays_as_it_was_announced_though_its_step_was_never_heard_of(database_url: str, temporal_address: str) -> None:
+    losing = Losing()
+    ask = calls(("c1", "open_page", {"url": "u"}), ("c2", "open_page", {"url": "u"}))
+    async with running_system(database_url, temporal_address, script(says("hi")), interceptors=[losing]) as system:
+        await system.chat("answered")
+        losing.loses = ended("answered")
+        assert (await system.chat("answered"))["content"] == "hi"
+        await check_rows(system, "answered")
+
+        losing.loses = ended("paused")
+        system.script.then(ask, says("done"))
+        pending = (await system.chat("paused"))["pending_tool_call"]
+        await check_rows(system, "paused")
+        losing.loses = lambda name, done: False
+        answers = [await system.resume("paused", call["call_id"]) for call in (pending, *pending["queued"])]
+        assert [(answer.status_code, answer.json()["content"]) for answer in answers] == [(200, ""), (200, "done")]
+
+        losing.loses = ended("failed")
+        system.script.then(raises(ValueError("a bug")), says("better"))
+        failed = await system.chat("failed")
+        await check_rows(system, "failed")
+        losing.loses = lambda name, done: False
+        answer = await system.post(f"/sessions/failed/turns/{failed['turn_id']}/retry")
+        assert (answer.status_code, failed["error"]["retry_allowed"]) == ((200, True) if failed["error"]["retry_allowed"] else (409, False))
+        await check_rows(system, "failed")
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_r105_a_hosts_call_stays_pending_though_the_last_tool_beside_it_was_never_heard_of(
+    database_url: str, temporal_address: str, cancelled: bool
+) -> None:
+    losing = Losing()
+    ask = calls(("s1", "add", {"a": 1, "b": 2}), ("c1", "open_page", {"url": "u"}))
+    async with running_system(database_url, temporal_address, script(ask, says("done")), interceptors=[losing]) as system:
+        losing.loses = lambda name, done: name == "run_tool"
+        losing.late = lambda name: 1.5 if cancelled and name == "run_tool" else 0.0
+        turn = (await system.submit("s"))["turn_id"]
+        await system.until(lambda: paused(system))
+        if cancelled:  # by who had looked at the rows before that
+            handle = system.workflow("s")
+            await handle.execute_update("cancel", {"tenant": system.tenant, "principal": "local", "roles": ["admin"], "turn_id": turn})
+        pending = (await system.until(lambda: waiting(system)))["tool_call_id"]
+        await check_rows(system, "s")
+        answer = await system.resume("s", pending)
+        assert (answer.status_code, answer.json().get("content")) == (200, "done"), answer.text
+        await check_rows(system, "s")
+
+
+async def paused(system: System) -> bool:
+    return bool(await system.conn.fetchval("select count(*) from turns where state = 'waiting'"))
+
+
+async def waiting(system: System) -> Any:
+    return (await system.get("/sessions/s"))["pending_action"]
