@@ -46,6 +46,10 @@ STREAM: Responses = {
 }
 
 
+OPEN = ("/health", "/metrics")
+"""How the paths begin that answer everybody."""
+
+
 def problems(*statuses: int) -> Responses:
     """The error answers of a route."""
     return {status: {"model": Problem, "description": _MEANINGS[status]} for status in statuses}
@@ -62,7 +66,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
             _list_profiles(schema.get("properties", {}), app.state.profiles)
         for path, item in document["paths"].items():
             for operation in item.values():
-                if path.startswith("/api/"):
+                if not path.startswith(OPEN):
                     _add_access(operation, scheme is not None)
                 _mark_media(operation["responses"])
         app.openapi_schema = document
