@@ -14,6 +14,7 @@ from activities.db.audit import Act, note
 from activities.db.session_tx import moment, sql
 from activities.erasures import still_there
 from activities.kit import Kit
+from activities.unfinished import go_on
 from workflows.contracts.errors import REFUSAL, Refusal
 from workflows.contracts.inputs import CloseInput, CloseReceipt, RowsSaid, SessionStart
 from workflows.contracts.naming import SESSION_WORKFLOW, session_workflow_id
@@ -71,9 +72,10 @@ class PrincipalErasures:
 
     @activity.defn
     async def verify_principal_erasure(self, erase: ErasePrincipal) -> PrincipalErased:
-        """Waits for the parts, then looks for sessions that began before and whose rows came late."""
+        """Waits for the parts, then looks for sessions that began before and whose rows came late. A part that nobody does is begun again."""
+        parts = await go_on(self._kit.db, self._client, self._kit.settings.task_queue, erase.erasure_id)
         async with beating(), self._kit.db.connection() as conn:
-            if parts := await sql.unverified_parts(conn, id=erase.erasure_id):
+            if parts:
                 raise still_there(f"{parts} sessions are still being removed")
             before, now = moment(erase.at), datetime.now(UTC)
             rows = sql.sessions_to_erase(conn, tenant=erase.tenant, principal=erase.principal, before=before, page=1)

@@ -31,6 +31,13 @@ class Runs:
         found = await self._describe(run_id)
         return found is not None and found.status == WorkflowExecutionStatus.RUNNING
 
+    async def goes_on(self, session_uid: str | None = None) -> bool:
+        """Whether the newest run is open; with a uid: and is that session's, not another one's that has its id now."""
+        found = await self._describe(None)
+        if found is None or found.status != WorkflowExecutionStatus.RUNNING:
+            return False
+        return session_uid is None or (await found.memo()).get("session_uid") == session_uid
+
     async def chain(self, run_id: str) -> AsyncIterator[str]:
         """A run and those that it continues, newest first, as far back as Temporal has them."""
         before: str | None = run_id

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
@@ -25,23 +26,32 @@ if TYPE_CHECKING:
 
 payloads = typer.Typer(no_args_is_help=True, help="Look after payloads in external storage.")
 LOOK_SECONDS = 0.5
+LOOKS = 20
+"""Looks at the receipt to one at the workflows behind it."""
 
 
 def erase(
-    principal: Annotated[str, typer.Option("--principal", help="Whose sessions.")],
+    principal: Annotated[str | None, typer.Option("--principal", help="Whose sessions.")] = None,
     tenant: Annotated[str, typer.Option("--tenant", help="The principal's tenant.")] = "default",
+    erasure: Annotated[
+        UUID | None, typer.Option("--erasure", help="Instead of a principal: an erasure that was begun, to be followed to its end.")
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
     data_dir: DataDir = None,
 ) -> None:
     """Delete all sessions of a person, wait until nothing is left of them, and print the receipt."""
     settings = configured(data_dir)
-    leave(attempt(lambda: asyncio.run(run_erase(settings, tenant, principal, yes=yes))))
+    if (principal is None) == (erasure is None):
+        raise typer.BadParameter("say whose sessions with --principal, or which erasure with --erasure")
+    if erasure is not None:
+        leave(attempt(lambda: asyncio.run(run_again(settings, erasure))))
+    leave(attempt(lambda: asyncio.run(run_erase(settings, tenant, principal or "", yes=yes))))
 
 
 @payloads.command()
 def collect(
     older_than: Annotated[
-        float, typer.Option("--older-than", min=0.1, help="Hours. Younger ones may be on their way into a history.")
+        float, typer.Option("--older-than", min=0.1, max=876_000, help="Hours. Younger ones may be on their way into a history.")
     ] = 24.0,
     data_dir: DataDir = None,
 ) -> None:
@@ -67,7 +77,24 @@ async def run_erase(settings: Settings, tenant: str, principal: str, *, yes: boo
             if not _confirmed(f"{owned}. Delete them for good?"):
                 note("nothing was deleted")
                 return
-        receipt = await _follow(database, await start_erasure(client, queue, tenant, principal))
+        receipt = await _follow(database, await start_erasure(database, client, queue, tenant, principal))
+    say(Erasure.of_receipt(receipt).model_dump_json(indent=2))
+
+
+async def run_again(settings: Settings, erasure_id: UUID) -> None:
+    """Follows an erasure to its end, and begins again what was ended of it. Raises OutlastError."""
+    from activities.db.erasures import find_receipt
+    from activities.unfinished import go_on
+    from api.erasure_answers import Erasure
+
+    async with AsyncExitStack() as stack:
+        database, client, queue = await _opened(stack, settings)
+        receipt = await find_receipt(database, erasure_id)
+        if receipt is None:
+            raise SetupError(f"there is no erasure {erasure_id}")
+        if receipt.verified_at is None and not receipt.of_session and receipt.principal is not None:
+            await start_erasure(database, client, queue, receipt.tenant, receipt.principal)
+        receipt = await _follow(database, erasure_id, lambda: go_on(database, client, queue, erasure_id))
     say(Erasure.of_receipt(receipt).model_dump_json(indent=2))
 
 
@@ -105,14 +132,15 @@ async def _opened(stack: AsyncExitStack, settings: Settings) -> "tuple[Database,
     return database, client, found.settings.task_queue
 
 
-async def start_erasure(client: "Client", queue: str, tenant: str, principal: str) -> UUID:
-    """The id of the erasure: of a new one, or of the one that runs already."""
+async def start_erasure(database: "Database", client: "Client", queue: str, tenant: str, principal: str) -> UUID:
+    """The id of the erasure: of a new one, of the one that runs already, or of one whose workflow was ended, which goes on."""
     from temporalio.common import WorkflowIDConflictPolicy
 
+    from activities.db.erasures import unfinished
     from workflows.contracts.naming import PRINCIPAL_ERASURE_WORKFLOW, principal_erasure_workflow_id
     from workflows.contracts.principal_erasures import ErasePrincipal
 
-    erasure_id = str(uuid4())
+    erasure_id = str(await unfinished(database, tenant, principal) or uuid4())
     erasure = await client.start_workflow(
         PRINCIPAL_ERASURE_WORKFLOW,
         ErasePrincipal(erasure_id=erasure_id, tenant=tenant, principal=principal, by=operator()),
@@ -124,8 +152,8 @@ async def start_erasure(client: "Client", queue: str, tenant: str, principal: st
     return UUID((await (await erasure.describe()).memo())["erasure_id"])
 
 
-async def _follow(database: "Database", erasure_id: UUID) -> "Receipt":
-    """Waits for an erasure's end and shows how far it is."""
+async def _follow(database: "Database", erasure_id: UUID, look: Callable[[], Awaitable[object]] | None = None) -> "Receipt":
+    """Waits for an erasure's end and shows how far it is. `look` is done now and then."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -135,10 +163,14 @@ async def _follow(database: "Database", erasure_id: UUID) -> "Receipt":
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("waiting for a worker", total=None)
+        number = 0
         while True:
+            if look is not None and number % LOOKS == 0:
+                await look()
+            number += 1
             if receipt := await find_receipt(database, erasure_id):
                 if receipt.verified_at is not None:
                     return receipt
-                left = await count_sessions(database, receipt.tenant, receipt.principal or "")
+                left = 0 if receipt.of_session else await count_sessions(database, receipt.tenant, receipt.principal or "")
                 progress.update(task, description="sessions", completed=receipt.parts_verified, total=receipt.parts + left)
             await asyncio.sleep(LOOK_SECONDS)

@@ -30,7 +30,7 @@ def create(
     principal: Annotated[str, typer.Argument(help="Who the key is for.")],
     tenant: Annotated[str, typer.Option("--tenant", help="The principal's tenant.")] = "default",
     role: Annotated[list[str] | None, typer.Option("--role", help="admin or service. May be given twice.")] = None,
-    days: Annotated[float | None, typer.Option("--days", help="Days until it expires. Without: it doesn't.", min=0.001)] = None,
+    days: Annotated[float | None, typer.Option("--days", help="Days until it expires. Without: it doesn't.", min=0.001, max=36_500)] = None,
     data_dir: DataDir = None,
 ) -> None:
     """Make a key and print it, once: only its hash is kept."""

@@ -12,7 +12,7 @@ from activities.db.reads import reading, sql
 class Receipt:
     """What an erasure removed so far, its parts included, and when it was verified (None: it goes on).
 
-    `principal` is whose data it was; `parts` and `parts_verified` count the sessions of a principal's erasure.
+    `principal` is whose data it was, `of_session` whether only one session's; `parts` and `parts_verified` count the sessions of a principal's erasure.
     """
 
     erasure_id: UUID
@@ -22,6 +22,7 @@ class Receipt:
     rows: dict[str, int]
     workflow_runs: int
     payloads: int
+    of_session: bool
     parts: int
     parts_verified: int
     begun_at: datetime
@@ -44,11 +45,19 @@ async def find_receipt(database: Database, erasure_id: UUID) -> Receipt | None:
         rows=rows,
         workflow_runs=row["workflow_runs"],
         payloads=row["payloads"],
+        of_session=row["session_id"] is not None,
         parts=len(row["parts"]),
         parts_verified=row["parts_verified"],
         begun_at=row["begun_at"],
         verified_at=row["verified_at"],
     )
+
+
+async def unfinished(database: Database, tenant: str, principal: str) -> UUID | None:
+    """The erasure of a principal that has not come to its end, whether its workflow runs or not. Raises as `find_receipt` does."""
+    async with reading(database) as conn:
+        found: UUID | None = await sql.unfinished_principal_erasure(conn, tenant=tenant, principal=principal)
+    return found
 
 
 async def count_sessions(database: Database, tenant: str, principal: str) -> int:
@@ -58,4 +67,4 @@ async def count_sessions(database: Database, tenant: str, principal: str) -> int
     return count
 
 
-__all__ = ["Receipt", "count_sessions", "find_receipt"]
+__all__ = ["Receipt", "count_sessions", "find_receipt", "unfinished"]

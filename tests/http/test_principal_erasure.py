@@ -11,14 +11,17 @@ from temporalio.converter import StorageDriverStoreContext, StorageDriverWorkflo
 
 from activities.db.payloads import PostgresDriver
 from activities.leftovers import Leftovers, StillInFlight
-from cli.erasing import run_collect, run_erase, start_erasure
+from activities.runs import Runs
+from cli.erasing import run_again, run_collect, run_erase, start_erasure
 from cli.services.temporal import TemporalServer
 from tests.models import calls, hangs, says, script
 from tests.remains import in_tables, remains
 from tests.system import System, running_system
 from workflows.contracts.errors import SetupError
+from workflows.contracts.naming import principal_erasure_workflow_id
 
 WORD, LATER = "hippopotamus", "rhinoceroses"
+PARTS = "select id from (select id, count(*) over () as parts from erasures where part_of = $1) as part where parts = 2"
 ALICE, BOB = {"x-test-principal": "alice"}, {"x-test-principal": "bob"}
 
 
@@ -44,7 +47,7 @@ async def test_s20_s78_all_that_is_a_persons_goes_across_a_crash_and_nothing_els
         assert titled.status_code == 200
         await say(system, "live", WORD, ALICE, wait=False)
         await system.until(lambda: len(scripted.requests) == 6)
-        erasure_id = await start_erasure(system.temporal, system.settings.task_queue, system.tenant, "alice")
+        erasure_id = await start_erasure(system.kit.db, system.temporal, system.settings.task_queue, system.tenant, "alice")
         await system.until(lambda: system.conn.fetchval("select true from erasures where id = $1", erasure_id))
     async with running_system(database_url, own_temporal.address, scripted, like=system) as system:
         await run_erase(system.settings, system.tenant, "alice", yes=True)
@@ -87,6 +90,39 @@ async def test_an_erasure_that_nobody_can_confirm_is_refused(
         await run_erase(system.settings, "elsewhere", "alice", yes=True)
         assert json.loads(capsys.readouterr().out)["session_ids"] == []
         assert await system.conn.fetchval("select count(*) from sessions") == 1
+
+
+async def test_s20_an_erasure_whose_workflow_somebody_ended_goes_on(
+    database_url: str, temporal_address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ended before Temporal has removed the runs: a session's is gone on with by its id or by its owner's, and the owner's by who asks again."""
+    monkeypatch.setenv("TEMPORAL_ADDRESS", temporal_address)
+    async with running_system(database_url, temporal_address, script(says(WORD))) as system:
+        for session in ("one", "two", "three"):
+            await say(system, session, WORD, ALICE)
+        alone = (await system.http.delete("/api/sessions/one")).json()["erasure_id"]
+        await ended(system, f"erasure/{alone}")
+        whole = await start_erasure(system.kit.db, system.temporal, system.settings.task_queue, system.tenant, "alice")
+        parts = await system.until(lambda: system.conn.fetch(PARTS, whole))
+        await ended(system, principal_erasure_workflow_id(system.tenant, "alice"))
+        for part in parts:
+            await ended(system, f"erasure/{part['id']}")
+        await say(system, "four", WORD, ALICE)
+        await run_again(system.settings, UUID(alone))
+        await run_erase(system.settings, system.tenant, "alice", yes=True)
+        await run_again(system.settings, whole)
+        first, second, third = (json.loads(text + "}") for text in capsys.readouterr().out.split("\n}\n")[:3])
+        assert (first["session_ids"], first["verified"], first["rows"]["sessions"]) == (["one"], True, 1)
+        assert second == third and (second["erasure_id"], second["verified"]) == (str(whole), True)
+        assert (sorted(second["session_ids"]), second["rows"]["sessions"]) == (["four", "three", "two"], 3)
+        assert await in_tables(WORD, system.conn) == set()
+        with pytest.raises(SetupError, match="there is no erasure"):
+            await run_again(system.settings, UUID(int=0))
+
+
+async def ended(system: System, workflow_id: str) -> None:
+    await system.until(lambda: Runs(system.temporal, workflow_id).goes_on())
+    await system.temporal.get_workflow_handle(workflow_id).terminate()
 
 
 async def stored(system: System, workflow_id: str, text: str) -> UUID:

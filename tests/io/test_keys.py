@@ -104,5 +104,7 @@ async def test_s27_what_does_not_fit_makes_nothing(keys: Keys) -> None:
     ):
         result = await keys.run(*arguments)
         assert result.exit_code != 0 and words in str(result.exception), result.output
+    for number in ("1e300", "0", "-1", "nan", "inf", "x"):
+        assert (await keys.run("create", "ann", "--days", number)).exit_code == 2, number
     assert await keys.conn.fetchval("select count(*) from api_keys") == 1
     assert "mode of these settings is `local`" in (await keys.run("create", "ann", OUTLAST_ACCESS__MODE="local")).stderr

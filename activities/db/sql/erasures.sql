@@ -30,15 +30,15 @@ on conflict do nothing;
 select rows::text from erasures where id = :id;
 
 -- name: begin_principal_erasure(id, tenant, principal, begun_at)!
--- A principal's erasure begins: what is theirs beside sessions goes, and is counted. Twice is once.
+-- A principal's erasure begins, or is gone on with: what is theirs beside sessions goes, and is counted with what went before.
 with gone as (
-  delete from idempotency_keys
-  where tenant = :tenant::text and principal = :principal::text and not exists (select from erasures where id = :id::uuid)
-  returning key
+  delete from idempotency_keys where tenant = :tenant::text and principal = :principal::text returning key
 )
 insert into erasures (id, tenant, principal, rows, begun_at)
 select :id::uuid, :tenant::text, :principal::text, json_build_object('idempotency_keys', count(*)), :begun_at::timestamptz from gone
-on conflict do nothing;
+on conflict (id) do update set rows = json_build_object(
+  'idempotency_keys', (erasures.rows ->> 'idempotency_keys')::integer + (excluded.rows ->> 'idempotency_keys')::integer
+);
 
 -- name: sessions_to_erase(tenant, principal, before, page)
 -- Sessions that a principal owns now and that began before a time, some of them.
@@ -55,9 +55,20 @@ select count(*)::integer from sessions where tenant = :tenant and owner = :princ
 -- Erasures of sessions become parts of their owner's.
 update erasures set part_of = :part_of where id = any (:ids::uuid[]) and part_of is null and id <> :part_of;
 
--- name: unverified_parts(id)$
--- How many parts of a principal's erasure have not been verified.
-select count(*)::integer from erasures where part_of = :id and verified_at is null;
+-- name: unverified_sessions(id, count)
+-- Erasures of sessions that have not been verified: the one of this id, or parts of it, the oldest ones; and how many there are.
+select id, tenant, session_id, begun_at, count(*) over ()::integer as parts
+from erasures
+where (part_of = :id or id = :id) and session_id is not null and verified_at is null
+order by begun_at, id
+limit :count;
+
+-- name: unfinished_principal_erasure(tenant, principal)$
+-- The erasure of a principal that has not come to its end, if there is one.
+select id from erasures
+where tenant = :tenant and principal = :principal and session_id is null and verified_at is null
+order by begun_at, id
+limit 1;
 
 -- name: verify_erasure(id, workflow_runs, at)!
 -- Somebody looked again and found nothing. Once.
