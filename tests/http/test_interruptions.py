@@ -127,7 +127,7 @@ async def test_r75_sessions_run_side_by_side_and_each_one_turn_at_a_time(databas
 
 FAILING = """
 create sequence failures;
-create function fail_some() returns trigger language plpgsql as $$
+create function fail_some() returns trigger language plpgsql security definer as $$
 begin
   if nextval('failures') <= {times} then raise exception 'no space left' using errcode = '53100'; end if;
   return new;
