@@ -9,6 +9,7 @@ import typer
 
 from cli import erasing, keys
 from cli.options import DataDir, ExportFormat, configured, overrides, say, warn
+from cli.rebuild import commands as rebuilding
 from cli.running import attempt, leave, run_until_stopped, say_error
 
 app = typer.Typer(
@@ -106,6 +107,8 @@ def export(
 
 
 app.command()(erasing.erase)
+app.command()(rebuilding.verify)
+app.command()(rebuilding.rebuild)
 
 
 @app.command()

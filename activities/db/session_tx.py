@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 import asyncpg
 
-from activities.db.pool import Database
 from activities.db.queries import load_queries
 from workflows.contracts.errors import OutlastError
 from workflows.contracts.json_text import json_text
@@ -27,6 +26,13 @@ def moment(text: str) -> datetime:
 def now_text() -> str:
     """The present, UTC, as ISO 8601. An activity reads it once and returns it, so that its rows can be derived again."""
     return datetime.now(UTC).isoformat()
+
+
+class Transactions(Protocol):
+    """Where transactions on sessions take place: the pool of a process, or a session's shadow."""
+
+    def transaction(self) -> AbstractAsyncContextManager["asyncpg.Connection[asyncpg.Record]"]:
+        """A connection inside a transaction that commits at the end of the block and rolls back if the block raises."""
 
 
 class SessionGone(OutlastError):
@@ -221,7 +227,7 @@ def with_rest(pieces: list[LivePiece], unsent: Sequence[LivePiece]) -> list[Live
 
 @asynccontextmanager
 async def session_tx(
-    db: Database,
+    db: Transactions,
     session: SessionRef,
     turn_id: str | None = None,
     birth: Birth | None = None,

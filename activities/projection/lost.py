@@ -1,5 +1,7 @@
 """Turns that end from outside their step: what it had streamed is kept, what it had called is over."""
 
+import json
+from collections.abc import Callable
 from datetime import datetime
 
 from activities.db.session_tx import LivePiece, SessionTx, moment, sql
@@ -7,21 +9,24 @@ from activities.llm.translate import LIBRARY, dump, partial_response
 from activities.projection.describing import as_shown
 from activities.projection.ending import end_early
 from activities.projection.opening import open_turn
+from workflows.contracts.steps import ShownSegment
 from workflows.contracts.turns import EndTurn, TurnEnded
 from workflows.model.turn import TurnError
+
+Streamed = Callable[[int], list[LivePiece]]
 
 LEFTOVER = TurnError.of("session_error", "the session's workflow was ended in the middle of this turn")
 
 
-async def end_from_outside(tx: SessionTx, end: EndTurn, at: str, streamed: list[LivePiece] | None = None) -> TurnEnded:
+async def end_from_outside(tx: SessionTx, end: EndTurn, at: str, streamed: Streamed | None = None) -> TurnEnded:
     """Ends a turn that its step can't end. Answers what was kept: the partial model message, and what was shown of the step where that is more.
-    `streamed`: what the step had streamed, by default what the rows have of it. Raises Refusal.
+    `streamed`: what the step had streamed, from the place of its first segment on; by default what the rows have of it. Raises Refusal.
     """
     turn = end.turn
     if end.opening:
         turn = (await open_turn(tx, turn, end.step, end.opening, end.profile, end.config)).turn
     tail = await sql.message_tail(tx.conn, session_uid=tx.uid, message_id=turn.message_id)
-    pieces = await tx.fix_live_text(moment(at), stored=False) if streamed is None else streamed
+    pieces = streamed(tail["next_segment"]) if streamed else await tx.fix_live_text(moment(at), stored=False)
     response = await _keep(tx, end.model_copy(update={"turn": turn}), at, pieces, tail["next_model_message"]) if pieces else ""
     await sql.set_message_error(
         tx.conn,
@@ -62,12 +67,16 @@ async def over_before(tx: SessionTx, end: EndTurn) -> TurnEnded:
     """The turn ended without the workflow's knowledge: by its step, whose result was lost, or by an earlier try to end it."""
     key = {"session_uid": tx.uid, "turn_id": end.turn.turn_id}
     step = await sql.closed_step(tx.conn, **key, attempt=end.turn.attempt, step=end.step)
-    ended_at = await sql.turn_ended_at(tx.conn, **key)
+    left = await sql.left_of_step(tx.conn, **key, attempt=end.turn.attempt, step=end.step)
+    closed: str = (step and step["result"]) or ""
+    segments = json.loads(left["segments"]) if left and not closed else []
     return TurnEnded(
-        closed=(step and step["result"]) or "",
+        response="" if closed or left is None else left["response"] or "",
+        kept=tuple(ShownSegment.model_validate(one) for one in segments),
+        closed=closed,
         waiting=tx.turn_state == "waiting" and tx.turn_attempt == end.turn.attempt,
         message_id=tx.turn_message_id or "",
-        at=ended_at.isoformat() if ended_at else "",
+        at=left["ended_at"].isoformat() if left and left["ended_at"] else "",
         expires_at=tx.expiry,
     )
 

@@ -13,6 +13,7 @@ from alembic.script import ScriptDirectory
 from activities.db.migrate import MIGRATIONS, ensure_usable, head_revision, migrate, schema_status
 from activities.db.pool import Database
 from activities.db.queries import load_queries
+from activities.db.shadow import Shadow, owned
 from settings import DatabaseSettings
 from tests.io.privileges import found_needs, held_by
 from tests.io.schemas import catalog, copied_migrations, opened, second, tables
@@ -46,6 +47,13 @@ async def test_style11_every_statement_fits_the_schema(database: Database) -> No
             except asyncpg.PostgresError as error:
                 wrong[name] = str(error)
     assert wrong == {}
+
+
+async def test_style11_statements_of_the_owner_fit_the_schema(migrated: DatabaseSettings) -> None:
+    async with Shadow.open(migrated) as shadow:
+        for name in owned.available_queries:
+            if name != "make_shadow" and not name.endswith("_cursor"):
+                await shadow.conn.prepare(getattr(owned, name).sql)
 
 
 async def test_style11_each_foreign_key_has_an_index(migrated: DatabaseSettings) -> None:

@@ -48,9 +48,15 @@ where t.session_uid = :session_uid and t.turn_id = :turn_id;
 update turns set state = :state, error = :error::json, final = :final::json, ended_at = greatest(:at, started_at)
 where session_uid = :session_uid and turn_id = :turn_id and state = 'running';
 
--- name: turn_ended_at(session_uid, turn_id)$
--- When a turn ended, null while it runs.
-select ended_at from turns where session_uid = :session_uid and turn_id = :turn_id;
+-- name: left_of_step(session_uid, turn_id, attempt, step)^
+-- When a turn ended, and what was kept of the step that it was at: segments for readers, a partial answer for the model.
+select t.ended_at,
+  (select coalesce(json_agg(json_build_object('place', s.position, 'kind', s.kind, 'text', s.text) order by s.position), '[]')
+    from segments s where s.session_uid = t.session_uid and s.message_id = t.message_id and s.turn_id = t.turn_id and s.attempt = :attempt
+      and s.step = :step) as segments,
+  (select m.body::text from model_messages m where m.session_uid = t.session_uid and m.message_id = t.message_id and m.turn_id = t.turn_id
+      and m.attempt = :attempt and m.step = :step and m.kind = 'response' order by m.position desc limit 1) as response
+from turns t where t.session_uid = :session_uid and t.turn_id = :turn_id;
 
 -- name: live_turn(session_uid)^
 -- The turn that the rows show as running.

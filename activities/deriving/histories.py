@@ -1,0 +1,190 @@
+"""What a session's retained histories say: each write that was asked for and what came of it, oldest first."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from temporalio.api.common.v1 import Payload
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client, WorkflowHistory
+from temporalio.converter import DataConverter, WorkflowSerializationContext
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.runs import Runs
+from workflows.contracts.carried import SessionState
+from workflows.contracts.errors import ServiceUnavailable
+from workflows.contracts.inputs import SessionStart
+from workflows.contracts.naming import session_workflow_id
+from workflows.contracts.sessions import AmendSession, PostCard, Written
+from workflows.contracts.steps import RunStep, StepDone
+from workflows.contracts.tools import RunTool, SettleCall, ToolDone
+from workflows.contracts.turns import CallsRepaired, EndTurn, HandOver, LoadHead, NoteSteering, RepairCalls, SteeringNoted, TurnEnded
+from workflows.model.base import Record
+from workflows.model.session import SessionRef
+from workflows.model.state import Head
+
+WRITES: dict[str, tuple[type[Record], type[Record]]] = {
+    "run_step": (RunStep, StepDone),
+    "run_tool": (RunTool, ToolDone),
+    "settle_call": (SettleCall, ToolDone),
+    "hand_over": (HandOver, TurnEnded),
+    "end_turn": (EndTurn, TurnEnded),
+    "repair_calls": (RepairCalls, CallsRepaired),
+    "note_steering": (NoteSteering, SteeringNoted),
+    "post_card": (PostCard, Written),
+    "amend_session": (AmendSession, Written),
+    "load_head": (LoadHead, Head),
+}
+"""The activities that write rows which are derived, what they take and what they answer. The others write events only, or remove everything."""
+
+COMPLETED = EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED
+ENDED = {
+    COMPLETED: "activity_task_completed_event_attributes",
+    EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED: "activity_task_failed_event_attributes",
+    EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT: "activity_task_timed_out_event_attributes",
+    EventType.EVENT_TYPE_ACTIVITY_TASK_CANCELED: "activity_task_canceled_event_attributes",
+}
+
+
+@dataclass
+class Write:
+    """One activity: what it was `asked`, when it was scheduled and as which event of which run; what came of it (`done`, None: nothing that
+    the workflow was told), and the event that told it (0: it has not ended).
+    """
+
+    name: str
+    asked: Any
+    at: datetime
+    run_id: str
+    event: int
+    done: Any = None
+    ended: int = 0
+
+
+@dataclass
+class Run:
+    """One retained run. `head` is where the run before left the session, None for one that continues none."""
+
+    run_id: str
+    began_at: datetime
+    continues: str
+    head: Head | None
+    writes: list[Write] = field(default_factory=list)
+
+
+@dataclass
+class Story:
+    """The retained runs of a session without a gap, oldest first. `under_way`: an activity that writes has not ended."""
+
+    runs: list[Run] = field(default_factory=list)
+
+    @property
+    def writes(self) -> list[Write]:
+        """Every write of every run."""
+        return [write for run in self.runs for write in run.writes]
+
+    @property
+    def under_way(self) -> bool:
+        """Whether an activity that writes has not ended."""
+        return any(not write.ended for write in self.runs[-1].writes) if self.runs else False
+
+
+class Histories:
+    """Reads sessions' histories with the converter of `client`."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def of(self, session: SessionRef) -> Story:
+        """What is retained of a session; nothing if no run is. Raises ServiceUnavailable."""
+        workflow_id = session_workflow_id(session.tenant, session.session_id)
+        try:
+            run_ids = await self._run_ids(workflow_id)
+            runs = [await self._run(workflow_id, run_id, session) for run_id in run_ids]
+        except RPCError as error:
+            raise ServiceUnavailable("temporal", error.message) from error
+        own = sorted((run for run in runs if run is not None), key=lambda run: run.began_at)
+        return Story(_unbroken(own))
+
+    async def _run_ids(self, workflow_id: str) -> list[str]:
+        """Those that are listed, and the newest with all that it continues: a list may lag behind."""
+        runs = Runs(self._client, workflow_id)
+        found = dict.fromkeys(await runs.all())
+        for newest in list(found):
+            found.update(dict.fromkeys([run_id async for run_id in runs.chain(newest)]))
+        return list(found)
+
+    async def _run(self, workflow_id: str, run_id: str, session: SessionRef) -> Run | None:
+        try:
+            history = await self._client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history()
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return None
+            raise
+        converter = self._client.data_converter.with_context(
+            WorkflowSerializationContext(namespace=self._client.namespace, workflow_id=workflow_id)
+        )
+        return await read_run(history, run_id, session, converter)
+
+
+async def read_run(history: WorkflowHistory, run_id: str, session: SessionRef, converter: DataConverter) -> Run | None:
+    """A run as far as it is the session's; None if it is another session's of the same name, or nothing came of it."""
+    events = history.events
+    began = events[0].workflow_execution_started_event_attributes
+    start = await _decoded(converter, began.input.payloads, SessionStart)
+    head = SessionState.model_validate_json(start.carried).head if start.carried else None
+    run = Run(run_id, _time(events[0]), began.continued_execution_run_id, head)
+    run.writes = [write async for write in _writes(events, run_id, converter) if _is_of(write, session)]
+    if head is not None and head.session_uid != session.session_uid:
+        return None
+    return run if head is not None or run.writes else None
+
+
+async def _writes(events: Sequence[HistoryEvent], run_id: str, converter: DataConverter) -> AsyncIterator[Write]:
+    ends: dict[int, HistoryEvent] = {}
+    for event in events:
+        if event.event_type in ENDED:
+            ends[getattr(event, ENDED[event.event_type]).scheduled_event_id] = event
+    for event in events:
+        scheduled = event.activity_task_scheduled_event_attributes
+        if event.event_type != EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED or scheduled.activity_type.name not in WRITES:
+            continue
+        takes, answers = WRITES[scheduled.activity_type.name]
+        asked = await _decoded(converter, scheduled.input.payloads, takes)
+        write = Write(scheduled.activity_type.name, asked, _time(event), run_id, event.event_id)
+        if end := ends.get(event.event_id):
+            write.ended = end.event_id
+            if end.event_type == COMPLETED:
+                write.done = await _decoded(converter, end.activity_task_completed_event_attributes.result.payloads, answers)
+        yield write
+
+
+async def _decoded(converter: DataConverter, payloads: Sequence[Payload], kind: type[Record]) -> Any:
+    return (await converter.decode(payloads, [kind]))[0]
+
+
+def _is_of(write: Write, session: SessionRef) -> bool:
+    """Runs of one workflow id may be those of several sessions that had the name, one after the other."""
+    if isinstance(write.asked, LoadHead):
+        return write.done is not None and write.done.session_uid == session.session_uid
+    uid: str = write.asked.session.session_uid
+    return uid == session.session_uid
+
+
+def _time(event: HistoryEvent) -> datetime:
+    return event.event_time.ToDatetime(tzinfo=UTC)
+
+
+def _unbroken(runs: list[Run]) -> list[Run]:
+    """The newest runs between which none is missing."""
+    kept: list[Run] = []
+    for run in runs:
+        if run.continues and (not kept or kept[-1].run_id != run.continues):
+            kept = []
+        kept.append(run)
+    return kept
+
+
+__all__ = ["Histories", "Run", "Story", "Write", "read_run"]

@@ -1,0 +1,1 @@
+"""`outlast verify` and `outlast rebuild`: rows held against histories, and put right from there."""

@@ -1,0 +1,150 @@
+"""`outlast verify` and `outlast rebuild`: rows held against histories, and put right from there."""
+
+import asyncio
+import os
+import sys
+from functools import partial
+from typing import Any
+
+from activities.runs import Runs
+from tests.damages import DAMAGES, Damage, do
+from tests.everything import rolled, session_of, told, used_everything, verifying
+from tests.models import says, script, waits
+from tests.services import as_runtime
+from tests.system import System, running_system
+from workflows.contracts.naming import session_workflow_id
+
+
+async def shown(system: System, name: str) -> dict[str, Any]:
+    """Everything that the API reads of a session, transcripts byte by byte."""
+    forms = ("jsonl", "pydantic-ai")
+    return {
+        "session": await system.get(f"/sessions/{name}"),
+        "messages": await system.messages(name),
+        "tree": await system.get(f"/sessions/{name}/tree"),
+        "exports": [(await system.http.get(f"/api/sessions/{name}/export", params={"format": form})).content for form in forms],
+    }
+
+
+async def command(system: System, url: str, *arguments: str) -> tuple[int | None, str, str]:
+    """Runs the command line; exit code, stdout, stderr."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("OUTLAST_", "TEMPORAL_"))}
+    environment |= {"OUTLAST_DATABASE__URL": url, "TEMPORAL_ADDRESS": system.address, "OUTLAST_DATA_DIR": "none"}
+    piped = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "cli.main", *arguments, env=environment, stdout=piped, stderr=piped
+    )
+    out, err = await asyncio.wait_for(process.communicate(), 60)
+    return process.returncode, out.decode(), err.decode()
+
+
+async def test_r69_r108_r109_damaged_rows_are_found_and_rebuilt(database_url: str, temporal_address: str) -> None:
+    async with running_system(database_url, temporal_address, script(says("x"))) as system:
+        system.script.behaviours.clear()
+        await used_everything(system, "all", roll=True)
+        ref = await session_of(system, "all")
+        before = await shown(system, "all")
+        assert len(before["tree"]["messages"]) > 20
+        async with verifying(system, database_url) as verifier:
+            clean = await verifier.verify(ref)
+            assert (clean.state, told(clean), clean.notes) == ("same", [], [])
+            for damage in DAMAGES:
+                await do(system.conn, damage, ref.session_uid)
+                found = await verifier.verify(ref)
+                assert damage.found in [one.what for one in found.differences], (damage.name, told(found))
+                rebuilt = await verifier.rebuild(ref)
+                assert (rebuilt.state, rebuilt.notes) == ("rebuilt", []), (damage.name, told(rebuilt))
+                again = await verifier.verify(ref)
+                assert (again.state, told(again)) == ("same", []), damage.name
+                assert await shown(system, "all") == before, damage.name
+        await _by_command(system, database_url, ref.session_uid)
+        await _goes_on(system)
+
+
+async def _by_command(system: System, url: str, uid: str) -> None:
+    """The same by the command line, and that a worker's role is not enough."""
+    named = ("all", "--tenant", system.tenant)
+    code, out, err = await command(system, url, "verify", *named)
+    assert (code, out, err) == (0, "1 sessions: 1 as their histories say\n", ""), (out, err)
+    await do(system.conn, DAMAGES[3], uid)
+    code, out, err = await command(system, url, "verify", "--query", f"WorkflowId = '{session_workflow_id(system.tenant, 'all')}'")
+    assert code == 1 and "wrong active_leaf_id" in out and "1 differ" in out and err == "", (out, err)
+    code, out, err = await command(system, as_runtime(url), "rebuild", *named)
+    assert code == 1 and err.count("\n") == 1 and "the role that owns the schema" in err, err
+    code, out, err = await command(system, url, "rebuild", "--all")
+    assert code == 0 and "1 sessions: 1 rebuilt\n" in out, (out, err)
+    for arguments in (("verify",), ("verify", "x", "--all"), ("verify", "nobody", "--tenant", system.tenant)):
+        code, out, err = await command(system, url, *arguments)
+        assert (code, out, err.count("\n")) == (1, "", 1), (arguments, err)
+
+
+async def _goes_on(system: System) -> None:
+    """What was rebuilt is what the workflow goes on with."""
+    assert (await system.resume("all", "h5")).json()["pending_tool_call"]["call_id"] == "h6"
+    system.script.then(says("All right."))
+    assert (await system.resume("all", "h6")).json()["content"] == "All right."
+    assert "queued words" in str(system.script.requests[-1][-1])
+
+
+async def test_r69_what_lies_before_the_oldest_retained_run_is_kept_and_said(database_url: str, temporal_address: str) -> None:
+    async with running_system(database_url, temporal_address, script(says("x"))) as system:
+        system.script.behaviours.clear()
+        await used_everything(system, "all", roll=True)
+        ref = await session_of(system, "all")
+        workflow_id = session_workflow_id(system.tenant, "all")
+        runs = Runs(system.temporal, workflow_id)
+        chain = [run_id async for run_id in runs.chain((await system.workflow("all").describe()).run_id)]
+        assert len(chain) == 3
+        before = await shown(system, "all")
+        async with verifying(system, database_url) as verifier:
+            for oldest in reversed(chain[1:]):
+                await runs.delete(oldest)
+                await system.until(partial(_gone, runs, oldest))
+                kept = await verifier.verify(ref)
+                assert (kept.state, told(kept)) == ("same", []), told(kept)
+                assert len(kept.notes) == 1 and "is in no retained history: it is kept" in kept.notes[0]
+            later = Damage("", "update messages set content = 'x' where session_uid = $1 and content = 'and wait'", "")
+            earlier = Damage("", "update messages set content = 'x' where session_uid = $1 and content = 'do it'", "")
+            await do(system.conn, later, ref.session_uid)
+            assert (await verifier.rebuild(ref)).state == "rebuilt"
+            assert await shown(system, "all") == before
+            await do(system.conn, earlier, ref.session_uid)
+            assert (await verifier.rebuild(ref)).state == "same"
+            await do(system.conn, DAMAGES[7], ref.session_uid)
+            wrong = await verifier.rebuild(ref)
+            assert wrong.state == "differs" and any("no history says otherwise" in note for note in wrong.notes)
+
+
+async def _gone(runs: Runs, run_id: str) -> bool:
+    return not await runs.is_there(run_id)
+
+
+async def test_r69_lost_events_end_the_stream_behind_them_and_a_live_turn_is_left_alone(database_url: str, temporal_address: str) -> None:
+    go_on = asyncio.Event()
+    async with running_system(
+        database_url, temporal_address, script(says("Hello."), says("Again."), waits(go_on, "Wait", "ed."))
+    ) as system:
+        await system.chat("s1", "one")
+        await system.chat("s1", "two")
+        ref = await session_of(system, "s1")
+        cursor = await system.conn.fetchval("select cursor from sessions")
+        async with verifying(system, database_url) as verifier:
+            await do(system.conn, Damage("", "delete from events where session_uid = $1 and seq = 3", ""), ref.session_uid)
+            assert [one.what for one in (await verifier.verify(ref)).differences] == ["gap in the events"]
+            rebuilt = await verifier.rebuild(ref)
+            assert rebuilt.state == "rebuilt" and len(rebuilt.notes) == 1
+            first = await system.conn.fetchrow("select seq, type from events order by seq limit 1")
+            assert (
+                first is not None
+                and first["type"] == "turn.started"
+                and await system.conn.fetchval("select events_from from sessions") == first["seq"] - 1
+            )
+            assert await system.conn.fetchval("select cursor from sessions") == cursor
+            assert (await verifier.verify(ref)).state == "same"
+            await system.submit("s1", "three")
+            await system.until(lambda: system.conn.fetchval("select true from live_deltas"))
+            assert (await verifier.verify(ref)).state == (await verifier.rebuild(ref)).state == "busy"
+            go_on.set()
+            await system.until(lambda: system.conn.fetchval("select true from turns where number = 3 and state = 'completed'"))
+            await rolled(system, "s1")
+            assert (await verifier.verify(ref)).state == "same"
