@@ -198,9 +198,18 @@ async def behind_live_turn(
         try:
             return await offer(door)
         except Refusal as refusal:
-            if "later" not in refusal.facts or clock() >= deadline or api.stopping.is_set():
+            if "later" not in refusal.facts or api.stopping.is_set():
                 raise
+            if clock() >= deadline:
+                if _shows_end(door, refusal) or not _shows_end(await look(), refusal):
+                    raise
+                continue  # it has ended since: the input is not refused for what the workflow has yet to learn
             await _until_ended(api, door, refusal.facts["later"], deadline - clock())
+
+
+def _shows_end(door: Door | None, refusal: Refusal) -> bool:
+    """True if the rows show that the turn is over which an input was sent back for."""
+    return door is not None and door.ended_turn == refusal.facts["later"]
 
 
 async def _until_ended(api: Api, door: Door | None, turn_id: str, seconds: float) -> None:

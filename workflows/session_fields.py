@@ -20,7 +20,7 @@ class SessionFields:
 
         Only a move of the leaf raises the revision, and supersedes what was pending; it is not made beside a turn.
         """
-        jobs = self._jobs
+        jobs, batch = self._jobs, self._jobs.state.head.batch
         moves = "active_leaf_id" in amend.fields
         made = await written(
             amend_session,
@@ -39,7 +39,7 @@ class SessionFields:
         if made.refused:
             raise Refusal.named(made.refused, made.reason)
         if moves:
-            jobs.record(made.superseded, "superseded")
+            jobs.record([*made.superseded, *(call.call_id for call in (batch.open if batch else ()))], "superseded")
             jobs.set_head(leaf_id=amend.active_leaf_id, batch=None, last_turn=None, revision=jobs.state.head.revision + 1)
         if "owner_id" in amend.fields:
             jobs.set_head(owner=amend.owner_id)

@@ -34,8 +34,12 @@ async def _profile_of_batch(tx: SessionTx) -> str:
 
 
 async def repair_calls(tx: SessionTx, repair: RepairCalls) -> CallsRepaired:
-    """Resolves everything that is open as `unknown` (R137, R138)."""
+    """Resolves everything that is open as `unknown` (R137, R138). A repeat of this very write answers what it did."""
     at = moment(repair.at)
+    if tx.revision == repair.revision:
+        did = [row async for row in sql.repaired_calls(tx.conn, session_uid=tx.uid, at=at)]
+        cleared = next((row["call_id"] for row in did if row["waited"]), None)
+        return CallsRepaired(cleared_pending=cleared, repaired_calls=tuple(row["call_id"] for row in did), raised=True)
     _, waiting = await pending_calls(tx)
     waited_for = await close_batch(tx)
     settled = await settle_open_calls(tx, UNKNOWN, at)
@@ -43,7 +47,9 @@ async def repair_calls(tx: SessionTx, repair: RepairCalls) -> CallsRepaired:
     if settled or waited_for:
         tx.change(at, revision=repair.revision)
     cleared = waiting[0]["call_id"] if waiting else None
-    return CallsRepaired(cleared_pending=cleared, repaired_calls=tuple(call["call_id"] for call in settled))
+    return CallsRepaired(
+        cleared_pending=cleared, repaired_calls=tuple(call["call_id"] for call in settled), raised=bool(settled or waited_for)
+    )
 
 
 async def note_steering(tx: SessionTx, steering: NoteSteering) -> None:

@@ -37,7 +37,7 @@ class _Lost(ActivityInboundInterceptor):
         done = await self.next.execute_activity(input)
         await asyncio.sleep(self._which.late(name))
         if self._which.loses(name, done):
-            raise ApplicationError("the result is lost", non_retryable=True)
+            raise ApplicationError("the result is lost", non_retryable=name in ("run_step", "run_tool"))
         return done
 
 
@@ -92,6 +92,47 @@ async def test_r105_a_hosts_call_stays_pending_though_the_last_tool_beside_it_wa
         answer = await system.resume("s", pending)
         assert (answer.status_code, answer.json().get("content")) == (200, "done"), answer.text
         await check_rows(system, "s")
+
+
+async def test_r26_writes_whose_answers_were_lost_answer_again_what_they_did(database_url: str, temporal_address: str) -> None:
+    losing, lost = Losing(), set[str]()
+
+    def once(name: str, done: Any) -> bool:
+        first = name not in lost and name in ("repair_calls", "amend_session", "post_card", "hand_over", "note_steering")
+        lost.add(name)
+        return first
+
+    two = calls(("c1", "open_page", {"url": "u"}), ("c2", "open_page", {"url": "u"}))
+    async with running_system(database_url, temporal_address, script(two, two, says("hi")), interceptors=[losing]) as system:
+        losing.loses = once
+        await system.chat("s")
+        assert (await system.resume("s", "c1")).status_code == 200
+        assert (await system.post("/sessions/s/repair")).json() == {"session_id": "s", "cleared_pending": "c2", "repaired_calls": ["c2"]}
+        await check_rows(system, "s")
+
+        pending = (await system.chat("s"))["pending_tool_call"]
+        leaf = (await system.messages("s"))[1]["id"]
+        assert (await system.http.patch("/api/sessions/s", json={"active_leaf_id": leaf})).status_code == 200
+        await check_rows(system, "s")
+        await system.workflow("s").signal(
+            "host_result", {"tenant": system.tenant, "principal": "local", "roles": ["admin"], "tool_call_id": pending["call_id"]}
+        )
+        refusals = await system.until(lambda: system.workflow("s").query("refusals"))
+        assert [refusal["code"] for refusal in refusals] == ["already_recorded"]
+
+        card = {"segments": [{"kind": "component", "type": "note"}]}
+        assert (await system.post("/sessions/s/messages", card)).status_code == 201
+        await check_rows(system, "s")
+        steered = await system.post("/chat", {"session_id": "s", "content": "brief", "message_type": "steering"})
+        assert (steered.status_code, steered.json()["delivery"]) == (202, "promoted")
+        await system.until(lambda: over(system))
+        await check_rows(system, "s")
+        assert lost >= {"repair_calls", "amend_session", "post_card", "hand_over", "note_steering"}
+
+
+async def over(system: System) -> bool:
+    session = await system.get("/sessions/s")
+    return session["live_turn"] is None and session["turn_number"] == 4
 
 
 async def paused(system: System) -> bool:

@@ -65,15 +65,16 @@ class RepairCalls(Record):
 
 
 class CallsRepaired(Record):
-    """What a repair did. `changed` is False if there was nothing to repair."""
+    """What a repair did. It `raised` the session's revision, also by closing a batch that waited for nothing."""
 
     cleared_pending: str | None = None
     repaired_calls: tuple[str, ...] = ()
+    raised: bool = False
 
     @property
     def changed(self) -> bool:
         """True if a row was touched."""
-        return bool(self.cleared_pending or self.repaired_calls)
+        return bool(self.raised or self.cleared_pending or self.repaired_calls)
 
 
 class NoteSteering(Record):

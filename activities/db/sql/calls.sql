@@ -31,6 +31,15 @@ from calls c where session_uid = :session_uid and call_id = :call_id;
 select call_id, message_id, turn_id, attempt, step, tool_name, category, requested_at
 from calls where session_uid = :session_uid and state = 'open' order by requested_at, step, segment, position;
 
+-- name: repaired_calls(session_uid, at)
+-- What a repair resolved at that time, in order; `waited`: the host was awaited for it.
+select call_id, category = 'host' and exists (
+  select from host_batches b where b.session_uid = c.session_uid and b.turn_id = c.turn_id and b.step = c.step
+) as waited
+from calls c
+where session_uid = :session_uid and state = 'recorded' and status = 'unknown' and recorded_at = greatest(cast(:at as timestamptz), requested_at)
+order by requested_at, step, segment, position;
+
 -- name: calls_of_step(session_uid, message_id, turn_id, attempt, step)
 -- The calls of one response, in the model's order.
 select call_id, tool_name, category, arguments, arguments_digest, options, state, outcome, status, output, model_text,
