@@ -10,7 +10,7 @@ from typing import Any
 from cli.dev.lock import FolderLock
 from cli.dev.screen import EPHEMERAL, Screen
 from cli.dev.servers import Servers
-from cli.endpoints import Endpoints, api_url, with_database, with_origins
+from cli.endpoints import Endpoints, api_url, temporal_client, with_database, with_origins
 from cli.record import DevRecord, remove_record
 from cli.secrets import furnished, keep_secrets
 from cli.serving import api_socket, first_of, serve_api
@@ -65,7 +65,7 @@ class Stack:
         await self._servers.start()
         found = self._found()
         await imports
-        await self._bring_schema(found.settings)
+        await self._bring_schema(found)
         await self._start_part(
             "worker", self._keep_worker(found, ready := asyncio.Event()), ready, f"task queue {self._settings.task_queue}"
         )
@@ -98,12 +98,17 @@ class Stack:
         record = None if self._durable else DevRecord(api="", temporal="", database_url="", durable=False)
         return Endpoints(settings, self._servers.temporal_address, record)
 
-    async def _bring_schema(self, settings: Settings) -> None:
+    async def _bring_schema(self, found: Endpoints) -> None:
+        """Both servers' schemas. A Temporal on data of an older release has the search attributes of that one."""
         from activities.db.migrate import ensure_usable
+        from activities.search_attributes import register
 
         with self._screen.step("schema") as details:
-            status = await ensure_usable(settings.database)
+            status = await ensure_usable(found.settings.database)
             details.append(status.current or status.error or status.state)
+            if self._servers.temporal is not None:
+                async with temporal_client(found) as client:
+                    await register(client)
 
     async def _start_part(self, name: str, part: Coroutine[Any, Any, None], ready: asyncio.Event, where: str) -> None:
         with self._screen.step(name) as details:

@@ -9,7 +9,9 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+from temporalio.client import Client
 
+from activities.search_attributes import missing
 from cli.services.ports import free_port, listen
 from cli.services.temporal import TemporalServer, temporal_binary
 from tests.chaos.processes import Dev, Programs, alive, at_home, chat, gone, ready
@@ -116,12 +118,13 @@ async def test_dev_goes_on_after_kill_9(programs: Programs, folder: Path) -> Non
 
 
 async def test_dev_ends_a_temporal_that_was_left_on_its_folder(programs: Programs, folder: Path) -> None:
-    """Two servers on one SQLite file don't notice each other."""
-    leftover = TemporalServer(folder / "data", ui=False)
+    """Two servers on one SQLite file don't notice each other. This one is of a release that knew no search attributes."""
+    leftover = TemporalServer(folder / "data", ui=False, attributes={})
     leftover.start()
     dev = Dev(programs, folder / "data")
     await dev.ready()
     assert leftover.exit_code == -signal.SIGKILL
+    assert not await missing(await Client.connect(dev.record["temporal"]))
     assert await dev.program.stop() == 0
 
 
