@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import httpx
@@ -13,7 +13,7 @@ from activities.db.reads import Reads
 from api.sending import Workflows
 from api.turns import said
 from tests.model.invariants import check_rows
-from tests.models import Behaviour, calls, raises, says, script
+from tests.models import Behaviour, calls, hangs, raises, says, script
 from tests.system import System, running_system
 from workflows.contracts.inputs import CloseInput, Input, SteerInput
 
@@ -107,6 +107,27 @@ async def cancel_by_continuation(system: System, session: str, number: int) -> N
     if resumed.json()["error"]:
         assert cancelled.json() == {"cancel_requested": True, "turn_id": resumed.json()["turn_id"]}
     assert (await statuses(system, session))["c1"] == "recorded"
+
+
+async def result_behind_cancels(system: System, session: str, number: int) -> None:
+    """Two messages that interrupt, a cancel, and a call that is answered as soon as it is shown."""
+
+    def told() -> AsyncIterator[Any]:
+        last = str(system.script.requests[-1][-1].parts[-1])
+        call = calls((f"{session}-c2", "open_page", {"url": "u"}))
+        return (hangs("well") if "go on" in last else call if "hello" in last else says("done"))()
+
+    system.script.behaviours = [told]
+    cancels = (system.post(f"/sessions/{session}/cancel", api=copy % 2) for copy in range(2))
+    await asyncio.gather(*(system.submit(session, "go on") for _ in range(2)), *cancels)
+    asked = await say(system, session, number)
+    call_id = asked.json()["pending_tool_call"]["call_id"]
+    resumed, cancelled = await asyncio.gather(
+        resume(system, session, call_id, number), system.post(f"/sessions/{session}/cancel", api=1 - number % 2)
+    )
+    assert resumed.status_code == 200, resumed.text
+    assert cancelled.json()["cancel_requested"] or resumed.json()["error"] is None
+    assert (await statuses(system, session))[call_id] == "recorded"
 
 
 async def repair_by_continuation(system: System, session: str, number: int) -> None:
@@ -218,6 +239,7 @@ RACES: dict[str, tuple[Race, Behaviour]] = {
     "r122_half_a_batch_by_message": (half_a_batch_by_message, THREE),
     "r91_cancel_by_end": (cancel_by_end, says("hi")),
     "r104_cancel_by_continuation": (cancel_by_continuation, ONE),
+    "s40_result_behind_cancels": (result_behind_cancels, says("hi")),
     "r137_repair_by_continuation": (repair_by_continuation, ONE),
     "s40_message_by_message": (message_by_message, says("hi")),
     "s39_expected_by_expected": (expected_by_expected, says("hi")),
