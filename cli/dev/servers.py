@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
 from cli.dev.screen import Screen
@@ -17,6 +18,20 @@ from workflows.contracts.errors import SetupError
 WATCH_SECONDS = 0.2
 DEATHS = 5
 DEATHS_WITHIN_SECONDS = 60.0
+
+
+TEMPORARY = "ephemeral"
+"""The folder inside the data folder that ends with an `outlast dev --ephemeral`."""
+
+
+def state_folder(data_dir: Path, *, ephemeral: bool) -> Path:
+    """Where an `outlast dev` keeps its state. What an ephemeral one that was killed has left behind is removed."""
+    temporary = data_dir / TEMPORARY
+    shutil.rmtree(temporary, ignore_errors=True)
+    if not ephemeral:
+        return data_dir
+    temporary.mkdir(parents=True)
+    return temporary
 
 
 class Server(Protocol):
@@ -42,7 +57,7 @@ class Servers:
 
     def __init__(self, settings: Settings, screen: Screen, *, ephemeral: bool, codec_url: str = "") -> None:
         self._screen = screen
-        self._temporary = settings.data_dir / "ephemeral"
+        self._temporary = settings.data_dir / TEMPORARY
         self.temporal_address = configured_temporal()
         self.temporal: TemporalServer | None = None
         self.postgres: PostgresServer | None = None
@@ -69,7 +84,6 @@ class Servers:
 
     async def start(self) -> None:
         """Returns when both are ready. Raises SetupError."""
-        shutil.rmtree(self._temporary, ignore_errors=True)
         await asyncio.gather(*(self._start(name, server) for name, server in self._all().items()))
 
     async def watch(self, changed: Callable[[], None]) -> None:

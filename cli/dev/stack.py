@@ -9,7 +9,7 @@ from typing import Any
 
 from cli.dev.lock import FolderLock
 from cli.dev.screen import EPHEMERAL, Screen
-from cli.dev.servers import Servers
+from cli.dev.servers import Servers, state_folder
 from cli.endpoints import Endpoints, api_url, temporal_client, with_database, with_origins
 from cli.record import DevRecord, remove_record
 from cli.secrets import furnished, keep_secrets
@@ -37,7 +37,7 @@ class Stack:
     """What runs in one `outlast dev`."""
 
     def __init__(self, settings: Settings, screen: Screen, *, ephemeral: bool, encrypted: bool) -> None:
-        self._secrets = keep_secrets(settings.data_dir, encrypted=encrypted and not settings.codec.keys)
+        self._secrets = keep_secrets(state_folder(settings.data_dir, ephemeral=ephemeral), encrypted=encrypted and not settings.codec.keys)
         self._settings = settings = furnished(settings, self._secrets)
         self._screen = screen
         self._socket = api_socket(settings, movable=True, say=screen.say)
