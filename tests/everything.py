@@ -24,9 +24,9 @@ def context(page: str) -> dict[str, Any]:
     return {"version": 1, "view": {"name": page, "data": {"page": page}}}
 
 
-async def session_of(system: System, name: str) -> SessionRef:
+async def session_of(system: System, name: str) -> SessionRef | None:
     uid = await system.conn.fetchval("select session_uid from sessions where tenant = $1 and session_id = $2", system.tenant, name)
-    return SessionRef(tenant=system.tenant, session_id=name, session_uid=str(uid))
+    return SessionRef(tenant=system.tenant, session_id=name, session_uid=str(uid)) if uid else None
 
 
 @asynccontextmanager

@@ -19,6 +19,7 @@ from activities.projection.tooling import record_tool
 from activities.step_opening import host_context
 from workflows.contracts.errors import OutlastError
 from workflows.contracts.steps import Birth, RunStep, StepDone
+from workflows.contracts.tools import RunTool, ToolDone
 from workflows.contracts.turns import EndTurn
 from workflows.model.session import SessionRef
 
@@ -37,12 +38,15 @@ class Player:
         self._session = session
         self._limit = tool_text_limit
         self._lost: dict[tuple[str, int, int], RunStep] = {}
+        self._tools: dict[str, RunTool] = {}
 
     async def begin(self, write: Write) -> None:
         """What a write did before it came to anything: a step opens its turn, steering is noted."""
         try:
             if write.name == "run_step":
                 await self._open(write.asked, write.done)
+            elif write.name == "run_tool":
+                self._tools[write.asked.call.call_id] = write.asked
             elif write.name == "note_steering" and write.done is not None:
                 async with self._tx() as tx:
                     await note_steering(tx, write.asked)
@@ -107,7 +111,8 @@ class Player:
             await self._closed(lost, StepDone.model_validate_json(write.done.closed))
             return
         if write.done.waiting:
-            raise Unplayable("the result of a tool, which handed the turn to the host, was lost on its way to the history")
+            await self._lost_results(write)
+            return
         async with self._tx(turn.turn_id, end.opening.birth if end.opening else None) as tx:
             if not tx.is_over(turn.attempt):
                 await end_from_outside(tx, end, write.done.at, lambda first: self._streamed(write, first))
@@ -118,8 +123,16 @@ class Player:
             return [LivePiece(one.place, one.kind, 0, one.text) for one in write.done.kept]
         return pieces_of(write.done.response, first)
 
+    async def _lost_results(self, write: Write) -> None:
+        """The last tool handed the turn to the host, and the workflow was never told of it."""
+        for done in write.done.tools:
+            if done.call_id in self._tools:
+                await self._recorded(self._tools[done.call_id], done)
+
     async def _tool(self, write: Write) -> None:
-        call, done = write.asked, write.done
+        await self._recorded(write.asked, write.done)
+
+    async def _recorded(self, call: RunTool, done: ToolDone) -> None:
         if not done.recorded or not done.at:
             return
         verdict = Verdict(done.outcome, done.status, done.output or None, duration_ms=done.duration_ms)

@@ -10,6 +10,7 @@ from activities.projection.describing import as_shown
 from activities.projection.ending import end_early
 from activities.projection.opening import open_turn
 from workflows.contracts.steps import ShownSegment
+from workflows.contracts.tools import ToolDone
 from workflows.contracts.turns import EndTurn, TurnEnded
 from workflows.model.turn import TurnError
 
@@ -70,14 +71,35 @@ async def over_before(tx: SessionTx, end: EndTurn) -> TurnEnded:
     left = await sql.left_of_step(tx.conn, **key, attempt=end.turn.attempt, step=end.step)
     closed: str = (step and step["result"]) or ""
     segments = json.loads(left["segments"]) if left and not closed else []
+    waiting = tx.turn_state == "waiting" and tx.turn_attempt == end.turn.attempt
     return TurnEnded(
         response="" if closed or left is None else left["response"] or "",
         kept=tuple(ShownSegment.model_validate(one) for one in segments),
         closed=closed,
-        waiting=tx.turn_state == "waiting" and tx.turn_attempt == end.turn.attempt,
+        waiting=waiting,
+        tools=await _tools(tx, end, left["steps"]) if waiting and left else (),
         message_id=tx.turn_message_id or "",
         at=left["ended_at"].isoformat() if left and left["ended_at"] else "",
         expires_at=tx.expiry,
+    )
+
+
+async def _tools(tx: SessionTx, end: EndTurn, step: int) -> tuple[ToolDone, ...]:
+    """The results of a step's calls of server tools, in the order in which they came."""
+    turn = end.turn
+    where = {"message_id": tx.turn_message_id, "turn_id": turn.turn_id, "attempt": turn.attempt, "step": step}
+    rows = [row async for row in sql.calls_of_step(tx.conn, session_uid=tx.uid, **where)]
+    ran = [row for row in rows if row["category"] == "server" and row["state"] == "recorded"]
+    return tuple(
+        ToolDone(
+            call_id=row["call_id"],
+            output=row["output"] or "",
+            outcome=row["outcome"],
+            status=row["status"],
+            at=row["recorded_at"].isoformat(),
+            duration_ms=row["duration_ms"],
+        )
+        for row in sorted(ran, key=lambda row: row["recorded_at"])
     )
 
 

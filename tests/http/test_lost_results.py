@@ -9,6 +9,7 @@ from temporalio.client import Interceptor as ClientInterceptor
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
+from tests.everything import session_of, told, verifying
 from tests.model.invariants import check_rows
 from tests.models import calls, raises, says, script
 from tests.system import System, running_system
@@ -71,6 +72,7 @@ async def test_s45_a_turn_stays_as_it_was_announced_though_its_step_was_never_he
         answer = await system.post(f"/sessions/failed/turns/{failed['turn_id']}/retry")
         assert (answer.status_code, failed["error"]["retry_allowed"]) == ((200, True) if failed["error"]["retry_allowed"] else (409, False))
         await check_rows(system, "failed")
+        await derivable(system, database_url, "answered", "paused", "failed")
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
@@ -92,6 +94,17 @@ async def test_r105_a_hosts_call_stays_pending_though_the_last_tool_beside_it_wa
         answer = await system.resume("s", pending)
         assert (answer.status_code, answer.json().get("content")) == (200, "done"), answer.text
         await check_rows(system, "s")
+        await derivable(system, database_url, "s")
+
+
+async def derivable(system: System, database_url: str, *sessions: str) -> None:
+    """What the workflow was told late is in its history nevertheless."""
+    async with verifying(system, database_url) as verifier:
+        for session in sessions:
+            ref = await session_of(system, session)
+            assert ref is not None
+            verdict = await verifier.verify(ref)
+            assert (verdict.state, told(verdict)) == ("same", []), (session, told(verdict))
 
 
 async def test_r26_writes_whose_answers_were_lost_answer_again_what_they_did(database_url: str, temporal_address: str) -> None:

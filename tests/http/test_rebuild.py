@@ -1,12 +1,16 @@
 """`outlast verify` and `outlast rebuild`: rows held against histories, and put right from there."""
 
 import asyncio
+import base64
 import os
 import sys
 from functools import partial
 from typing import Any
 
+from pydantic import SecretStr
+
 from activities.runs import Runs
+from settings import CodecSettings, TemporalSettings
 from tests.damages import DAMAGES, Damage, do
 from tests.everything import rolled, session_of, told, used_everything, verifying
 from tests.models import says, script, waits
@@ -43,6 +47,7 @@ async def test_r69_r108_r109_damaged_rows_are_found_and_rebuilt(database_url: st
         system.script.behaviours.clear()
         await used_everything(system, "all", roll=True)
         ref = await session_of(system, "all")
+        assert ref is not None
         before = await shown(system, "all")
         assert len(before["tree"]["messages"]) > 20
         async with verifying(system, database_url) as verifier:
@@ -87,10 +92,14 @@ async def _goes_on(system: System) -> None:
 
 
 async def test_r69_what_lies_before_the_oldest_retained_run_is_kept_and_said(database_url: str, temporal_address: str) -> None:
-    async with running_system(database_url, temporal_address, script(says("x"))) as system:
+    """Histories are encrypted, and most of what is in them is elsewhere."""
+    codec = CodecSettings(keys=[SecretStr(f"k:{base64.b64encode(bytes(32)).decode()}")])
+    away = TemporalSettings(inline_limit_bytes=1024)
+    async with running_system(database_url, temporal_address, script(says("x")), codec=codec, temporal=away) as system:
         system.script.behaviours.clear()
         await used_everything(system, "all", roll=True)
         ref = await session_of(system, "all")
+        assert ref is not None
         workflow_id = session_workflow_id(system.tenant, "all")
         runs = Runs(system.temporal, workflow_id)
         chain = [run_id async for run_id in runs.chain((await system.workflow("all").describe()).run_id)]
@@ -127,6 +136,7 @@ async def test_r69_lost_events_end_the_stream_behind_them_and_a_live_turn_is_lef
         await system.chat("s1", "one")
         await system.chat("s1", "two")
         ref = await session_of(system, "s1")
+        assert ref is not None
         cursor = await system.conn.fetchval("select cursor from sessions")
         async with verifying(system, database_url) as verifier:
             await do(system.conn, Damage("", "delete from events where session_uid = $1 and seq = 3", ""), ref.session_uid)

@@ -15,6 +15,7 @@ from temporalio.testing import TimeSkipper
 from activities.db.reads import Reads
 from api.sending import Workflows
 from api.turns import said
+from tests.everything import session_of, told, verifying
 from tests.model.comparing import ended_of, model_ended, shown_by, shown_in
 from tests.model.director import Director
 from tests.model.invariants import check_rows
@@ -48,9 +49,16 @@ class World:
         settings: dict[str, Any] = {"profile": DEFAULT, "session_ttl_hours": LIFE / HOUR, "worker_shutdown_seconds": 0.0}
         self.system = await self._stack.enter_async_context(running_system(*self._where, self.director, apis=2, like=like, **settings))
         self.skipper = TimeSkipper(self.system.temporal)
+        self.verifier = await self._stack.enter_async_context(verifying(self.system, self._where[0]))
 
     async def stop(self) -> None:
         await self._stack.aclose()
+
+    async def verify(self, session: str) -> None:
+        """Its rows are what its histories say (R69)."""
+        if (found := await session_of(self.system, session)) is not None:
+            verdict = await self.verifier.verify(found)
+            assert (verdict.state, told(verdict), verdict.notes) == ("same", [], []), (session, verdict.state, told(verdict), verdict.notes)
 
     async def restart(self) -> None:
         """Every process goes and comes back. What was being asked of a model is asked again."""

@@ -31,6 +31,7 @@ class Example(Upsets):
             while model.live:
                 await self.play(at, "release")
             await check_rows(self.world.system, model.name)
+            await self.world.verify(model.name)
 
     # Inputs
 

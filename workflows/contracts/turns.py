@@ -6,6 +6,7 @@ from temporalio import activity
 
 from workflows.contracts.inputs import RecordedRefusal
 from workflows.contracts.steps import Opening, ShownSegment
+from workflows.contracts.tools import ToolDone
 from workflows.model.base import Record
 from workflows.model.call import CallResult
 from workflows.model.session import SessionRef
@@ -43,13 +44,15 @@ class TurnEnded(Record):
     """`response` is the partial model message that was kept, as JSON text (empty: nothing was streamed). `refused`: the rows refused
     the turn's input, and nothing was written. `kept` is what was shown of the step, where that is more than the response. `closed` is the
     step's end, as JSON text of a StepDone, if the rows have one that the workflow was never told of; `waiting` says that the turn had
-    ended by asking the host. `message_id` is the assistant message that it wrote to (empty: it wrote none).
+    ended by asking the host, after the server's calls of the step had the results that `tools` are. `message_id` is the assistant message that
+    it wrote to (empty: it wrote none).
     """
 
     response: str = ""
     kept: tuple[ShownSegment, ...] = ()
     closed: str = ""
     waiting: bool = False
+    tools: tuple[ToolDone, ...] = ()
     message_id: str = ""
     refused: bool = False
     at: str = ""

@@ -42,7 +42,7 @@ order by requested_at, step, segment, position;
 
 -- name: calls_of_step(session_uid, message_id, turn_id, attempt, step)
 -- The calls of one response, in the model's order.
-select call_id, tool_name, category, arguments, arguments_digest, options, state, outcome, status, output, model_text,
+select call_id, tool_name, category, arguments, arguments_digest, options, state, outcome, status, output, model_text, duration_ms,
   requested_at, recorded_at, deadline_at
 from calls
 where session_uid = :session_uid and message_id = :message_id and turn_id = :turn_id and attempt = :attempt and step = :step

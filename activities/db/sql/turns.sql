@@ -49,8 +49,8 @@ update turns set state = :state, error = :error::json, final = :final::json, end
 where session_uid = :session_uid and turn_id = :turn_id and state = 'running';
 
 -- name: left_of_step(session_uid, turn_id, attempt, step)^
--- When a turn ended, and what was kept of the step that it was at: segments for readers, a partial answer for the model.
-select t.ended_at,
+-- When a turn ended and after how many steps, and what was kept of the step that it was at: segments for readers, a partial answer for the model.
+select t.ended_at, t.steps,
   (select coalesce(json_agg(json_build_object('place', s.position, 'kind', s.kind, 'text', s.text) order by s.position), '[]')
     from segments s where s.session_uid = t.session_uid and s.message_id = t.message_id and s.turn_id = t.turn_id and s.attempt = :attempt
       and s.step = :step) as segments,
