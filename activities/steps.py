@@ -23,14 +23,14 @@ class Steps:
     async def run_step(self, step: RunStep) -> StepDone:
         """Runs one model request and commits what came of it."""
         async with beating():
-            done = await guarded(self._run(step))
-            measure_step(done)
-            return done
+            return await guarded(self._run(step))
 
     async def _run(self, step: RunStep) -> StepDone:
         run = StepRun(self._kit, step)
         turn = step.turn
         try:
-            return await self._running.once(f"{step.session.session_uid}/{turn.turn_id}/{turn.attempt}/{step.step}", run, run.run)
+            done = await self._running.once(f"{step.session.session_uid}/{turn.turn_id}/{turn.attempt}/{step.step}", run, run.run)
         except SessionGone:
             return StepDone(state="stale", error=TurnError.of("session_error", "the session is gone"))
+        measure_step(done)
+        return done

@@ -33,10 +33,13 @@ class Tools:
     async def run_tool(self, call: RunTool) -> ToolDone:
         """Runs a server tool and commits its result."""
         async with beating():
-            run = ToolRun(self._kit, call)
-            done = await guarded(self._running.once(_key(call), run, run.run))
-            measure_tool(call.call.tool_name, done)
-            return done
+            return await guarded(self._run(call))
+
+    async def _run(self, call: RunTool) -> ToolDone:
+        run = ToolRun(self._kit, call)
+        done = await self._running.once(_key(call), run, run.run)
+        measure_tool(call.call.tool_name, done)
+        return done
 
     @activity.defn
     async def settle_call(self, call: SettleCall) -> ToolDone:
