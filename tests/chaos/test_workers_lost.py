@@ -151,7 +151,9 @@ async def test_l22_a_living_step_and_tool_whose_heartbeats_are_lost_are_not_repe
         await asyncio.sleep(LONGER_THAN_HEARTBEATS)
         first.thaw()
         assert [await stand.ended(turn["turn_id"]) for turn in turns] == ["completed", "completed"]
-        assert await started_again(own_temporal, "s1")  # Temporal gave the step up for lost
+        await until(
+            lambda: started_again(own_temporal, "s1")
+        )  # Temporal gave the step up for lost, and says so once its second attempt has ended
         assert len(stand.provider.requests) == 3
         assert (await stand.messages("s1"))[1]["content"] == "Slow but sure."
         assert "step.restarted" not in await stand.kinds()

@@ -17,7 +17,7 @@ from tests.models import Behaviour, calls, hangs, raises, says, script
 from tests.system import System, running_system
 from workflows.contracts.inputs import CloseInput, Input, SteerInput
 
-ROUNDS = 40 if os.environ.get("TEST_LONG") else 4
+ROUNDS = 40 if os.environ.get("TEST_LONG") else 3
 ONE = calls(("c1", "open_page", {"url": "u"}))
 THREE = calls(*((f"c{number}", "open_page", {"url": "u"}) for number in range(1, 4)))
 Race = Callable[[System, str, int], Awaitable[None]]
