@@ -18,6 +18,9 @@ from tests.http.conftest import NOWHERE, served
 BIG = 3_000
 """Words in a message: 24 kB."""
 
+LONG_ENOUGH = 400
+"""Messages that no buffer between the two ends holds."""
+
 
 @asynccontextmanager
 async def on_one_connection(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
@@ -44,7 +47,7 @@ async def test_s80_a_long_export_takes_little_memory(settings: Settings, conn: a
 
 
 async def test_s80_a_slow_reader_holds_neither_a_lock_nor_a_connection(settings: Settings, conn: asyncpg.Connection) -> None:
-    await write_conversation(conn, "s1", 1_000, words=BIG)
+    await write_conversation(conn, "s1", LONG_ENOUGH, words=BIG)
     async with on_one_connection(settings) as client, AsyncExitStack() as slow:
         for _ in range(3):
             answer = await slow.enter_async_context(client.stream("GET", "/api/sessions/s1/export"))
@@ -67,7 +70,7 @@ async def until_idle(conn: asyncpg.Connection) -> None:
 
 
 async def test_s80_who_leaves_in_the_middle_leaves_nothing_behind(settings: Settings, conn: asyncpg.Connection) -> None:
-    await write_conversation(conn, "s1", 1_000, words=BIG)
+    await write_conversation(conn, "s1", LONG_ENOUGH, words=BIG)
     async with on_one_connection(settings) as client:
         for _ in range(3):
             async with client.stream("GET", "/api/sessions/s1/export") as answer:
@@ -81,7 +84,7 @@ async def test_s80_who_leaves_in_the_middle_leaves_nothing_behind(settings: Sett
 
 @pytest.mark.parametrize("why", ["deleted", "fault"])
 async def test_s80_an_export_that_breaks_off_does_not_look_whole(settings: Settings, conn: asyncpg.Connection, why: str) -> None:
-    await write_conversation(conn, "s1", 1_000, words=BIG)
+    await write_conversation(conn, "s1", LONG_ENOUGH, words=BIG)
     async with on_one_connection(settings) as client:
         with pytest.raises(httpx.RemoteProtocolError):
             async with client.stream("GET", "/api/sessions/s1/export?format=openai") as answer:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cli.services.postgres import PostgresServer
 
 LONG = bool(os.environ.get("TEST_LONG"))
-EXAMPLES = int(os.environ.get("MACHINE_EXAMPLES") or (2000 if LONG else 16))
+EXAMPLES = int(os.environ.get("MACHINE_EXAMPLES") or (2000 if LONG else 12))
 STEPS = 15
 
 AT = st.integers(0, 1)
