@@ -20,6 +20,7 @@ def split_list(value: Any) -> Any:
 
 
 CommaList = Annotated[list[str], NoDecode, BeforeValidator(split_list)]
+SecretList = Annotated[list[SecretStr], NoDecode, BeforeValidator(split_list)]
 
 
 class _Group(BaseModel):
@@ -140,7 +141,7 @@ def _origin(text: str) -> str:
 class SigningSettings(_Group):
     """Signing."""
 
-    keys: Annotated[list[SecretStr], NoDecode, BeforeValidator(split_list)] = Field(
+    keys: SecretList = Field(
         default=[],
         description="Secrets that pause tokens and stream tickets are signed with, comma-separated, each `id:base64` of at least 32 bytes. The first one signs, all of them verify. The API does not start without; empty: those of the `outlast dev` on the same data folder.",
     )
@@ -149,7 +150,7 @@ class SigningSettings(_Group):
 class CodecSettings(_Group):
     """Encryption of what Temporal keeps."""
 
-    keys: Annotated[list[SecretStr], NoDecode, BeforeValidator(split_list)] = Field(
+    keys: SecretList = Field(
         default=[],
         description="Secrets that payloads in Temporal's histories are encrypted with (AES-256-GCM), comma-separated, each `id:base64` of 32 bytes. The first one encrypts, all of them decrypt; every api and worker needs the same. Empty: nothing is encrypted.",
     )

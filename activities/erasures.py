@@ -4,12 +4,14 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.beating import beating
+from activities.db.erasures import find_receipt
 from activities.db.queries import allowed
 from activities.db.session_tx import moment, sql
 from activities.kit import Kit
@@ -114,9 +116,9 @@ class Erasures:
                 return Erased(rows=rows, workflow_runs=len(runs.run_ids), payloads=len(payloads))
             async with self._kit.db.connection() as conn:
                 await sql.verify_erasure(conn, id=uid, workflow_runs=verify.workflow_runs, at=now)
-                row = await sql.find_erasure(conn, id=uid)
-                counted = {each["name"]: each["rows"] async for each in sql.rows_erased_by_table(conn, id=uid)}
-            return Erased(rows=counted, workflow_runs=row["workflow_runs"], payloads=row["payloads"], verified=True)
+            receipt = await find_receipt(self._kit.db, UUID(uid))
+            assert receipt is not None, "who erased the rows made it"
+            return Erased(rows=receipt.rows, workflow_runs=receipt.workflow_runs, payloads=receipt.payloads, verified=True)
 
 
 async def _rows_of(conn: Any, session_uid: str) -> Mapping[str, int]:

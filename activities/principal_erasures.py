@@ -1,24 +1,21 @@
 """The erasure of all that is a person's, as activities."""
 
 import asyncio
-from contextlib import suppress
 from datetime import UTC, datetime
 
 from temporalio import activity
-from temporalio.client import Client, WithStartWorkflowOperation, WorkflowUpdateFailedError
-from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 
 from activities.beating import beating
 from activities.db.audit import Act, note
+from activities.db.client import forget_failure, session_start
 from activities.db.session_tx import moment, sql
 from activities.erasures import still_there
 from activities.kit import Kit
 from activities.unfinished import go_on
 from workflows.contracts.errors import REFUSAL, Refusal
-from workflows.contracts.inputs import CloseInput, CloseReceipt, RowsSaid, SessionStart
-from workflows.contracts.naming import SESSION_WORKFLOW, session_workflow_id
-from workflows.contracts.policies import WORKFLOW_TASK
+from workflows.contracts.inputs import CloseInput, CloseReceipt, RowsSaid
 from workflows.contracts.principal_erasures import ErasePrincipal, EraseSessions, FoundSessions, PrincipalErased
 from workflows.model.session import SessionRef
 
@@ -73,34 +70,25 @@ class PrincipalErasures:
     @activity.defn
     async def verify_principal_erasure(self, erase: ErasePrincipal) -> PrincipalErased:
         """Waits for the parts, then looks for sessions that began before and whose rows came late. A part that nobody does is begun again."""
-        parts = await go_on(self._kit.db, self._client, self._kit.settings.task_queue, erase.erasure_id)
-        async with beating(), self._kit.db.connection() as conn:
-            if parts:
+        async with beating():
+            if parts := await go_on(self._kit.db, self._client, self._kit.settings.task_queue, erase.erasure_id):
                 raise still_there(f"{parts} sessions are still being removed")
-            before, now = moment(erase.at), datetime.now(UTC)
-            rows = sql.sessions_to_erase(conn, tenant=erase.tenant, principal=erase.principal, before=before, page=1)
-            if [row async for row in rows]:
-                return PrincipalErased()
-            await sql.verify_erasure(conn, id=erase.erasure_id, workflow_runs=0, at=now)
+            async with self._kit.db.connection() as conn:
+                before, now = moment(erase.at), datetime.now(UTC)
+                rows = sql.sessions_to_erase(conn, tenant=erase.tenant, principal=erase.principal, before=before, page=1)
+                if [row async for row in rows]:
+                    return PrincipalErased()
+                await sql.verify_erasure(conn, id=erase.erasure_id, workflow_runs=0, at=now)
         return PrincipalErased(verified=True)
 
     async def _close(self, session: SessionRef, by: str) -> None:
         """What `DELETE` does. The uid says which session is meant: its id may be another one's by now."""
-        workflow_id = session_workflow_id(session.tenant, session.session_id)
-        start: WithStartWorkflowOperation[object, object] = WithStartWorkflowOperation(
-            SESSION_WORKFLOW,
-            SessionStart(tenant=session.tenant, session_id=session.session_id),
-            id=workflow_id,
-            task_queue=self._kit.settings.task_queue,
-            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-            task_timeout=WORKFLOW_TASK,
-        )
+        start = session_start(session.tenant, session.session_id, self._kit.settings.task_queue)
         close = CloseInput(tenant=session.tenant, principal=by, roles=("admin",), rows=RowsSaid(session_uid=session.session_uid))
         try:
             await self._client.execute_update_with_start_workflow("close", close, result_type=CloseReceipt, start_workflow_operation=start)
         except WorkflowUpdateFailedError as error:
-            with suppress(Exception):
-                await start.workflow_handle()  # it keeps the failure too, and would log it as lost
+            await forget_failure(start)
             cause = error.cause
             if not (isinstance(cause, ApplicationError) and cause.type == REFUSAL and Refusal.from_failure(cause).code == "not_found"):
                 raise

@@ -10,6 +10,7 @@ from starlette.middleware.cors import CORSMiddleware
 from activities.db.api_keys import ApiKeys
 from activities.db.changes import Changes
 from activities.db.client import connect
+from activities.db.encryption import codec_of
 from activities.db.events import EventLog
 from activities.db.exports import Exports
 from activities.db.feed import Feed
@@ -130,6 +131,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         temporal=temporal,
         workflows=Workflows(temporal, settings.task_queue),
         keyring=app.state.keyring,
+        codec=codec_of(settings.codec.keys),
         stopping=asyncio.Event(),
     )
     try:

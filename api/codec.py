@@ -4,21 +4,20 @@ from temporalio.api.common.v1 import Payload
 from temporalio.converter import DefaultPayloadConverter
 
 from activities.db.client import data_converter
-from activities.db.encryption import PayloadUnreadable, codec_of
+from activities.db.encryption import AesGcmCodec, PayloadUnreadable
 from activities.db.payloads import PayloadGone, PostgresDriver
 from activities.db.pool import Database
-from settings import Settings
 from workflows.contracts.naming import tenant_prefix
+
+PLAIN = DefaultPayloadConverter()
 
 
 class Codec:
-    """The payloads of a tenant's workflows, in plain text and as they are kept."""
+    """The payloads of a tenant's workflows, in plain text and as they are kept. `codec` encrypts, if anything does."""
 
-    def __init__(self, settings: Settings, database: Database, tenant: str) -> None:
-        codec = codec_of(settings.codec.keys)
+    def __init__(self, codec: AesGcmCodec | None, database: Database, tenant: str) -> None:
         self._codec = codec and codec.of(tenant, tenant)
         self._converter = data_converter(PostgresDriver(database, only=tenant_prefix(tenant)), self._codec)
-        self._plain = DefaultPayloadConverter()
 
     async def shown(self, payload: Payload) -> Payload:
         """A payload in plain text, fetched first if the history only refers to it.
@@ -29,7 +28,7 @@ class Codec:
             (value,) = await self._converter.decode([payload])
         except (PayloadGone, PayloadUnreadable, RuntimeError, KeyError, ValueError):
             return payload
-        (plain,) = self._plain.to_payloads([value])
+        (plain,) = PLAIN.to_payloads([value])
         return plain
 
     async def kept(self, payloads: list[Payload]) -> list[Payload]:

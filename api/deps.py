@@ -8,6 +8,7 @@ from fastapi import Depends, Request
 from temporalio.client import Client
 
 from activities.db.changes import Changes
+from activities.db.encryption import AesGcmCodec
 from activities.db.events import EventLog
 from activities.db.exports import Exports
 from activities.db.feed import Feed
@@ -51,6 +52,7 @@ class Api:
     temporal: Client
     workflows: Workflows
     keyring: KeyRing
+    codec: AesGcmCodec | None
     stopping: asyncio.Event
 
     def stop(self) -> None:

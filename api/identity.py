@@ -14,11 +14,9 @@ from api.rate import Rate
 from settings import AccessSettings
 from workflows.contracts.errors import OutlastError
 from workflows.contracts.naming import party_problem
-from workflows.model.session import Caller
+from workflows.model.session import ROLES, Caller
 
 LOCAL = Caller(tenant="default", principal="local", roles=("admin",))
-ROLES = ("admin", "service")
-"""The roles that mean something. Others are left out."""
 
 TENANT, PRINCIPAL, ROLES_HEADER = "X-Outlast-Tenant", "X-Outlast-Principal", "X-Outlast-Roles"
 _PROXY = f'{PRINCIPAL} realm="outlast"'
@@ -156,4 +154,4 @@ def _unauthenticated(detail: str, challenge: str) -> RequestRefused:
     return RequestRefused(401, detail, headers={"WWW-Authenticate": challenge})
 
 
-__all__ = ["LOCAL", "PRINCIPAL", "ROLES", "TENANT", "Access"]
+__all__ = ["LOCAL", "PRINCIPAL", "TENANT", "Access"]

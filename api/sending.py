@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TypeVar
 from uuid import uuid4
@@ -10,15 +10,14 @@ from weakref import WeakValueDictionary
 
 from temporalio.client import (
     Client,
-    WithStartWorkflowOperation,
     WorkflowQueryFailedError,
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
-from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.db.client import forget_failure, session_start
 from api.errors import not_found
 from api.temporal import worker_seen
 from workflows.contracts.errors import REFUSAL, Refusal, ServiceUnavailable
@@ -37,13 +36,11 @@ from workflows.contracts.inputs import (
     RepairInput,
     RepairReceipt,
     RetryInput,
-    SessionStart,
     SteerInput,
     SteerReceipt,
     TurnReceipt,
 )
-from workflows.contracts.naming import SESSION_WORKFLOW, session_workflow_id
-from workflows.contracts.policies import WORKFLOW_TASK
+from workflows.contracts.naming import session_workflow_id
 from workflows.model.base import Record
 from workflows.model.state import Head
 
@@ -141,19 +138,20 @@ class Workflows:
 
     async def _update(self, session_id: str, name: str, payload: Input, answer: type[_R], update_id: str, *, start: bool) -> _R:
         workflow_id = session_workflow_id(payload.tenant, session_id)
+        summary = f"conversation of {payload.principal}, tenant {payload.tenant}"
         turnstile = self._turnstiles.setdefault(workflow_id, asyncio.Semaphore(AT_ONCE))
 
         async def offer(life: int) -> _R:
             taken: _R
             if start:
-                operation = self._start(SessionStart(tenant=payload.tenant, session_id=session_id), workflow_id, payload.principal)
+                operation = session_start(payload.tenant, session_id, self._task_queue, summary)
                 offered_as = f"{update_id}/{life}" if life else update_id
                 try:
                     taken = await self._client.execute_update_with_start_workflow(
                         name, payload, id=offered_as, result_type=answer, start_workflow_operation=operation
                     )
                 except BaseException:
-                    await _forget(operation)
+                    await forget_failure(operation)
                     raise
             else:
                 taken = await self._client.get_workflow_handle(workflow_id).execute_update(name, payload, id=update_id, result_type=answer)
@@ -188,17 +186,6 @@ class Workflows:
             if not busy or limit.expired():
                 return
             limit.reschedule(min(clock() + PATIENCE_SECONDS, last))
-
-    def _start(self, argument: SessionStart, workflow_id: str, principal: str) -> WithStartWorkflowOperation[object, object]:
-        return WithStartWorkflowOperation(
-            SESSION_WORKFLOW,
-            argument,
-            id=workflow_id,
-            task_queue=self._task_queue,
-            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-            task_timeout=WORKFLOW_TASK,
-            static_summary=f"conversation of {principal}, tenant {argument.tenant}",
-        )
 
 
 async def _until_taken(offer: Callable[[int], Awaitable[_R]], *, absent_again: bool) -> _R:
@@ -245,13 +232,6 @@ def _is_down(error: RPCError, absent_again: bool) -> bool:
     if error.status not in _AGAIN:
         raise ServiceUnavailable("temporal", f"Temporal refused: {error.message}", maybe_happened=True) from error
     return error.status == RPCStatusCode.UNAVAILABLE
-
-
-async def _forget(operation: WithStartWorkflowOperation[object, object]) -> None:
-    """Takes the failure out of the operation too, which keeps it for who asks for the started workflow: else it is logged as lost."""
-    with suppress(Exception, asyncio.CancelledError):
-        async with asyncio.timeout(0):
-            await operation.workflow_handle()
 
 
 def _rolled_over(error: WorkflowUpdateFailedError) -> bool:

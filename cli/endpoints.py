@@ -13,6 +13,8 @@ from workflows.contracts.errors import SetupError
 if TYPE_CHECKING:
     from temporalio.client import Client
 
+    from activities.db.pool import Database
+
 
 @dataclass(frozen=True)
 class Endpoints:
@@ -75,6 +77,20 @@ def api_url(host: str, port: int) -> str:
     """Where to reach an api that listens on `host`: on this machine if it listens on every address."""
     name = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}.get(host, f"[{host}]" if ":" in host else host)
     return f"http://{quote(name, safe='[]:.')}:{port}"
+
+
+@asynccontextmanager
+async def usable_database(found: Endpoints) -> "AsyncIterator[Database]":
+    """The database, once its schema and the role's privileges are known to fit. Raises SetupError and DatabaseUnavailableError."""
+    from activities.db.migrate import ensure_usable
+    from activities.db.pool import Database
+
+    await ensure_usable(found.settings.database)
+    database = await Database.open(found.settings.database)
+    try:
+        yield database
+    finally:
+        await database.close()
 
 
 @asynccontextmanager

@@ -10,13 +10,11 @@ from uuid import UUID, uuid4
 
 import typer
 
-from cli.endpoints import find_endpoints, temporal_client
-from cli.keys import operator
-from cli.options import DataDir, configured, note, say
+from cli.endpoints import find_endpoints, temporal_client, usable_database
+from cli.options import DataDir, check_parties, configured, note, operator, say
 from cli.running import attempt, leave
 from settings import Settings
 from workflows.contracts.errors import SetupError
-from workflows.contracts.naming import party_problem
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -65,9 +63,7 @@ async def run_erase(settings: Settings, tenant: str, principal: str, *, yes: boo
     from activities.db.erasures import count_sessions
     from api.erasure_answers import Erasure
 
-    for what, name in (("tenant", tenant), ("principal", principal)):
-        if problem := party_problem(name):
-            raise SetupError(f"the {what} {problem}")
+    check_parties(tenant=tenant, principal=principal)
     async with AsyncExitStack() as stack:
         database, client, queue = await _opened(stack, settings)
         owned = f"sessions of {principal!r} in tenant {tenant!r}: {await count_sessions(database, tenant, principal)}"
@@ -121,14 +117,9 @@ async def run_collect(settings: Settings, age: timedelta) -> None:
 
 
 async def _opened(stack: AsyncExitStack, settings: Settings) -> "tuple[Database, Client, str]":
-    from activities.db.migrate import ensure_usable
-    from activities.db.pool import Database
-
     found = find_endpoints(settings)
-    await ensure_usable(found.settings.database)
+    database = await stack.enter_async_context(usable_database(found))
     client = await stack.enter_async_context(temporal_client(found))
-    database = await Database.open(found.settings.database)
-    stack.push_async_callback(database.close)
     return database, client, found.settings.task_queue
 
 
@@ -154,14 +145,11 @@ async def start_erasure(database: "Database", client: "Client", queue: str, tena
 
 async def _follow(database: "Database", erasure_id: UUID, look: Callable[[], Awaitable[object]] | None = None) -> "Receipt":
     """Waits for an erasure's end and shows how far it is. `look` is done now and then."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
     from activities.db.erasures import count_sessions, find_receipt
+    from cli.progress import bar
 
     note(f"erasure {erasure_id}: it goes on if you leave; `outlast erase` again shows it")
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with bar() as progress:
         task = progress.add_task("waiting for a worker", total=None)
         number = 0
         while True:

@@ -7,8 +7,8 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from cli.endpoints import find_endpoints
-from cli.keys import operator
+from cli.endpoints import find_endpoints, usable_database
+from cli.options import operator
 from settings import Settings
 from workflows.contracts.errors import SetupError
 
@@ -24,14 +24,9 @@ async def run_export(
     """Writes a session to `output`, which is there only once it is whole, or to stdout. Raises OutlastError."""
     from activities.db.export_formats import Exportable, exported
     from activities.db.exports import Exports
-    from activities.db.migrate import ensure_usable
-    from activities.db.pool import Database
     from activities.db.reads import Reads
 
-    found = find_endpoints(settings).settings.database
-    await ensure_usable(found)
-    database = await Database.open(found)
-    try:
+    async with usable_database(find_endpoints(settings)) as database:
         exports = Exports(database)
         session = await Reads(database).session(tenant, session_id)
         if session is None:
@@ -43,8 +38,6 @@ async def run_export(
         await exports.note(tenant, session.session_uid, operator(), datetime.now(UTC), facts)
         async with aclosing(exported(exports, what, format)) as pieces:
             await _write(pieces, output)
-    finally:
-        await database.close()
 
 
 async def _write(pieces: "AsyncIterator[str]", output: Path | None) -> None:

@@ -1,7 +1,6 @@
 """`outlast keys`: the API keys of access mode `key`."""
 
 import asyncio
-import getpass
 import json
 import re
 from collections.abc import Awaitable, Callable
@@ -11,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from cli.environment import load_settings
-from cli.options import DataDir, note, overrides, say, warn
+from cli.options import DataDir, check_parties, note, operator, overrides, say, warn
 from settings import Settings
 from workflows.contracts.errors import SetupError
-from workflows.contracts.naming import party_problem
+from workflows.model.session import ROLES
 
 app = typer.Typer(no_args_is_help=True, help="Make, list and revoke API keys.")
 
@@ -34,11 +33,9 @@ def create(
     data_dir: DataDir = None,
 ) -> None:
     """Make a key and print it, once: only its hash is kept."""
-    for name, value in (("principal", principal), ("tenant", tenant)):
-        if (problem := party_problem(value)) is not None:
-            raise SetupError(f"the {name} {problem}")
-    if unknown := set(role or ()) - {"admin", "service"}:
-        raise SetupError(f"there is no role {min(unknown)!r}; there are admin and service")
+    check_parties(principal=principal, tenant=tenant)
+    if unknown := set(role or ()) - set(ROLES):
+        raise SetupError(f"there is no role {min(unknown)!r}; there are {' and '.join(ROLES)}")
     settings, now = load_settings(**overrides(data_dir)), datetime.now(UTC)
     until = None if days is None else now + timedelta(days=days)
     roles = sorted(set(role or ()))
@@ -82,11 +79,6 @@ def revoke(
     say(f"revoked {named[1]}")
 
 
-def operator() -> str:
-    """Who is at the command line, for the audit: the account on this machine."""
-    return f"operator:{getpass.getuser()}"
-
-
 def _line(key: "ApiKey", now: datetime) -> dict[str, str]:
     state = "revoked" if key.revoked_at else "usable" if key.usable(now) else "expired"
     times = {name: _time(getattr(key, name)) for name in COLUMNS if name.endswith("_at")}
@@ -107,17 +99,10 @@ def _time(at: datetime | None) -> str:
 def _run(settings: Settings, work: "Callable[[ApiKeys], Awaitable[T]]") -> T:
     """Does something with the table of keys. Raises OutlastError."""
     from activities.db.api_keys import ApiKeys
-    from activities.db.migrate import ensure_usable
-    from activities.db.pool import Database
-    from cli.endpoints import find_endpoints
+    from cli.endpoints import find_endpoints, usable_database
 
     async def connected() -> T:
-        found = find_endpoints(settings).settings.database
-        await ensure_usable(found)
-        database = await Database.open(found)
-        try:
+        async with usable_database(find_endpoints(settings)) as database:
             return await work(ApiKeys(database))
-        finally:
-            await database.close()
 
     return asyncio.run(connected())

@@ -145,9 +145,7 @@ def replay(
 
     settings = configured(data_dir)
     batch = Batch(files or [], from_server, query, limit, since, save, jobs, junit)
-    agreed: list[bool] = []
-    code = attempt(lambda: agreed.append(asyncio.run(run_replay(settings, batch))))
-    leave(code or int(agreed != [True]))
+    leave(attempt(lambda: asyncio.run(run_replay(settings, batch))))
 
 
 @app.command()

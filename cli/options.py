@@ -1,5 +1,6 @@
 """What commands share: the data folder, settings, and how they speak."""
 
+import getpass
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -10,6 +11,8 @@ import typer
 from cli.environment import load_settings
 from cli.running import log_to_stderr
 from settings import Settings
+from workflows.contracts.errors import SetupError
+from workflows.contracts.naming import party_problem
 
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="The data folder, instead of OUTLAST_DATA_DIR (default .outlast).")]
 
@@ -33,6 +36,18 @@ def configured(data_dir: Path | None) -> Settings:
 def overrides(data_dir: Path | None) -> dict[str, Any]:
     """Options of the command line that go before the environment."""
     return {} if data_dir is None else {"data_dir": data_dir}
+
+
+def operator() -> str:
+    """Who is at the command line, for the audit: the account on this machine."""
+    return f"operator:{getpass.getuser()}"
+
+
+def check_parties(**names: str) -> None:
+    """Raises SetupError for a tenant or principal that is none; the keywords say which it is."""
+    for what, name in names.items():
+        if (problem := party_problem(name)) is not None:
+            raise SetupError(f"the {what} {problem}")
 
 
 def say(text: str) -> None:

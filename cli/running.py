@@ -27,15 +27,15 @@ def run_until_stopped(program: Program) -> NoReturn:
 
 
 def attempt(work: Callable[[], object]) -> int:
-    """Does the work and returns the exit code: 0, 130 for Ctrl-C, or 1 for an error, which is said in one line on stderr."""
+    """Does the work and returns the exit code: 0, 1 if it answers False, 130 for Ctrl-C, or 1 for an error, which is said in one line on stderr."""
     try:
-        work()
+        answer = work()
     except KeyboardInterrupt:
         return 130
     except Exception as error:
         say_error(error)
         return 1
-    return 0
+    return 1 if answer is False else 0
 
 
 async def _with_signals(program: Program) -> None:

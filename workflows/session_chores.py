@@ -19,6 +19,7 @@ from workflows.contracts.sessions import (
     remind,
 )
 from workflows.contracts.turns import RecordRefusal, RepairCalls, record_refusal, repair_calls
+from workflows.rules.state import profile_of
 from workflows.session_fields import SessionFields
 from workflows.session_jobs import SessionJobs
 
@@ -81,7 +82,7 @@ class SessionChores:
                 segments=card.segments,
                 content=card.content,
                 digest=card.digest,
-                profile=card.profile or head.binding.profile or head.default_profile,
+                profile=profile_of(head, card.profile),
                 revision=head.revision + 1,
                 at=workflow.now().isoformat(),
                 birth=jobs.birth(),

@@ -1,6 +1,10 @@
 """The Temporal client of api and worker, and how values become payloads."""
 
-from temporalio.client import Client
+import asyncio
+from contextlib import suppress
+
+from temporalio.client import Client, WithStartWorkflowOperation
+from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.contrib.pydantic import PydanticPayloadConverter, ToJsonOptions
 from temporalio.converter import (
     DataConverter,
@@ -18,6 +22,9 @@ from activities.db.payloads import PostgresDriver
 from activities.db.pool import Database
 from settings import Settings, TemporalSettings
 from workflows.contracts.errors import ServiceUnavailable, SetupError
+from workflows.contracts.inputs import SessionStart
+from workflows.contracts.naming import SESSION_WORKFLOW, session_workflow_id
+from workflows.contracts.policies import WORKFLOW_TASK
 
 INLINE_LIMIT_BYTES: int = TemporalSettings.model_fields["inline_limit_bytes"].default
 
@@ -83,4 +90,24 @@ async def connect(
         raise ServiceUnavailable("temporal", f"Temporal does not answer at {where}: {error}") from error
 
 
-__all__ = ["RecordPayloadConverter", "connect", "data_converter"]
+def session_start(tenant: str, session_id: str, task_queue: str, summary: str | None = None) -> WithStartWorkflowOperation[object, object]:
+    """Starts a session's workflow with an update, unless it runs already. `summary` is what lists show of a new one."""
+    return WithStartWorkflowOperation(
+        SESSION_WORKFLOW,
+        SessionStart(tenant=tenant, session_id=session_id),
+        id=session_workflow_id(tenant, session_id),
+        task_queue=task_queue,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        task_timeout=WORKFLOW_TASK,
+        static_summary=summary,
+    )
+
+
+async def forget_failure(operation: WithStartWorkflowOperation[object, object]) -> None:
+    """Takes the failure out of the operation too, which keeps it for who asks for the started workflow: else it is logged as lost."""
+    with suppress(Exception, asyncio.CancelledError):
+        async with asyncio.timeout(0):
+            await operation.workflow_handle()
+
+
+__all__ = ["RecordPayloadConverter", "connect", "data_converter", "forget_failure", "session_start"]

@@ -5,7 +5,7 @@ from uuid import UUID
 from fastapi import APIRouter
 
 from activities.db.erasures import find_receipt
-from api.access import CallerDep
+from api.access import CallerDep, may_see
 from api.deps import ApiDep
 from api.erasure_answers import Erasure
 from api.errors import not_found
@@ -23,6 +23,6 @@ async def read_erasure(erasure_id: IdPath, api: ApiDep, caller: CallerDep) -> Er
         receipt = await find_receipt(api.database, UUID(erasure_id))
     except ValueError:
         receipt = None
-    if receipt is None or receipt.tenant != caller.tenant or not (caller.is_admin or receipt.principal == caller.principal):
+    if receipt is None or receipt.tenant != caller.tenant or not may_see(caller, receipt.principal):
         raise not_found("erasure")
     return Erasure.of_receipt(receipt)

@@ -53,17 +53,16 @@ class Server(Protocol):
 
 
 class Servers:
-    """Temporal and Postgres of one data folder; the one of them that is configured elsewhere is not started here."""
+    """Temporal and Postgres of one `state_folder`; the one of them that is configured elsewhere is not started here."""
 
-    def __init__(self, settings: Settings, screen: Screen, *, ephemeral: bool, codec_url: str = "") -> None:
+    def __init__(self, settings: Settings, screen: Screen, folder: Path, *, ephemeral: bool, codec_url: str = "") -> None:
         self._screen = screen
-        self._temporary = settings.data_dir / TEMPORARY
+        self._temporary = folder if ephemeral else None
         self.temporal_address = configured_temporal()
         self.temporal: TemporalServer | None = None
         self.postgres: PostgresServer | None = None
         if ephemeral and (settings.database.url or self.temporal_address):
             raise SetupError("--ephemeral starts a Temporal and a Postgres of its own: unset OUTLAST_DATABASE__URL and TEMPORAL_ADDRESS")
-        folder = self._temporary if ephemeral else settings.data_dir
         if self.temporal_address is None:
             port, ui_port = self._ports(settings)
             self.temporal = TemporalServer(
@@ -93,7 +92,8 @@ class Servers:
     async def stop(self) -> None:
         """Ends both in order and removes what was temporary."""
         await asyncio.gather(*(asyncio.to_thread(server.stop) for server in self._all().values()))
-        await asyncio.to_thread(shutil.rmtree, self._temporary, ignore_errors=True)
+        if self._temporary is not None:
+            await asyncio.to_thread(shutil.rmtree, self._temporary, ignore_errors=True)
 
     def _all(self) -> dict[str, Server]:
         found: dict[str, Server | None] = {"temporal": self.temporal, "postgres": self.postgres}

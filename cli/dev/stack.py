@@ -37,12 +37,14 @@ class Stack:
     """What runs in one `outlast dev`."""
 
     def __init__(self, settings: Settings, screen: Screen, *, ephemeral: bool, encrypted: bool) -> None:
-        self._secrets = keep_secrets(state_folder(settings.data_dir, ephemeral=ephemeral), encrypted=encrypted and not settings.codec.keys)
+        folder = state_folder(settings.data_dir, ephemeral=ephemeral)
+        self._secrets = keep_secrets(folder, encrypted=encrypted and not settings.codec.keys)
         self._settings = settings = furnished(settings, self._secrets)
         self._screen = screen
         self._socket = api_socket(settings, movable=True, say=screen.say)
         self._url = api_url(settings.api.host, self._socket.getsockname()[1])
-        self._servers = Servers(settings, screen, ephemeral=ephemeral, codec_url=f"{self._url}/codec" if settings.codec.keys else "")
+        codec_url = f"{self._url}/codec" if settings.codec.keys else ""
+        self._servers = Servers(settings, screen, folder, ephemeral=ephemeral, codec_url=codec_url)
         self._durable = not ephemeral
         self._endings: dict[str, asyncio.Event] = {"api": asyncio.Event(), "worker": asyncio.Event()}
         self._running: dict[str, asyncio.Task[None]] = {}

@@ -30,6 +30,4 @@ def _run(sessions: list[str], tenant: str | None, query: str | None, all: bool, 
     from cli.rebuild.run import Picked, run
 
     settings = configured(data_dir)
-    fine: list[bool] = []
-    code = attempt(lambda: fine.append(asyncio.run(run(settings, Picked(sessions, tenant, query, all), rebuild=rebuild))))
-    leave(code or int(fine != [True]))
+    leave(attempt(lambda: asyncio.run(run(settings, Picked(sessions, tenant, query, all), rebuild=rebuild))))

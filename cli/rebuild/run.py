@@ -4,18 +4,18 @@ from dataclasses import dataclass
 
 from rich.console import Console
 from temporalio.client import Client
-from temporalio.service import RPCError
 
 from activities.db.migrate import ensure_usable
 from activities.db.shadow import Shadow, owned
 from activities.deriving.histories import Histories
 from activities.deriving.verifying import Verdict, Verifier
 from cli.endpoints import find_endpoints, temporal_client
+from cli.listing import listed
 from cli.options import note
+from cli.progress import bar
 from cli.rebuild import report
-from cli.replay.report import bar
 from settings import Settings
-from workflows.contracts.errors import ServiceUnavailable, SetupError
+from workflows.contracts.errors import SetupError
 from workflows.contracts.naming import tenant_of
 from workflows.model.session import SessionRef
 
@@ -85,14 +85,9 @@ async def _of(shadow: Shadow, tenant: str | None, ids: list[str] | None) -> list
 async def _queried(client: Client, query: str) -> dict[str, set[str]]:
     """Ids of sessions by tenant."""
     found: dict[str, set[str]] = {}
-    try:
-        async for workflow in client.list_workflows(query):
-            if (tenant := tenant_of(workflow.id)) is not None:
-                found.setdefault(tenant, set()).add(workflow.id.split("/", 2)[2])
-    except RPCError as error:
-        if error.status.name == "INVALID_ARGUMENT":
-            raise SetupError(f"--query: {error.message}") from error
-        raise ServiceUnavailable("temporal", error.message) from error
+    for workflow in await listed(client, query):
+        if (tenant := tenant_of(workflow.id)) is not None:
+            found.setdefault(tenant, set()).add(workflow.id.split("/", 2)[2])
     return found
 
 

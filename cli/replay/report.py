@@ -1,25 +1,16 @@
 """What a batch showed, for people and for a build server."""
 
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from xml.etree.ElementTree import Element, ElementTree, SubElement
 
 from rich import box
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from cli.replay.verdict import Kind, Verdict
 
 KINDS: tuple[Kind, ...] = ("same", "differs", "failed", "unknown")
-
-
-def bar() -> Progress:
-    """A progress bar on stderr; nothing where that is no terminal."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True)
 
 
 def summary(verdicts: Sequence[Verdict], seconds: float) -> Table:
@@ -69,4 +60,4 @@ def write_junit(verdicts: Sequence[Verdict], path: Path) -> None:
     ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
 
 
-__all__ = ["bar", "differences", "summary", "write_junit"]
+__all__ = ["differences", "summary", "write_junit"]

@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from cli.endpoints import find_endpoints, temporal_client
+from cli.progress import bar
 from cli.replay import report
 from cli.replay.pool import Children
 from cli.replay.source import asked, fetched, kept, since
@@ -82,12 +83,12 @@ async def _of_server(settings: Settings, batch: Batch) -> list[Verdict]:
 
 async def _judged(paths: AsyncIterator[Path], total: int | None, batch: Batch, data_dir: Path) -> list[Verdict]:
     verdicts: list[Verdict] = []
-    with report.bar() as bar:
-        task = bar.add_task("replaying", total=total)
+    with bar() as progress:
+        task = progress.add_task("replaying", total=total)
 
         def told(verdict: Verdict) -> None:
             verdicts.append(verdict)
-            bar.advance(task)
+            progress.advance(task)
 
         await Children(batch.jobs or os.cpu_count() or 1, data_dir).judge(paths, told)
     return verdicts

@@ -9,6 +9,7 @@ from pathlib import Path
 from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError
 
+from cli.listing import listed
 from workflows.contracts.errors import ServiceUnavailable, SetupError
 from workflows.contracts.naming import WORKFLOW_TYPES
 
@@ -68,14 +69,12 @@ async def fetched(client: Client, query: str, limit: int | None, folder: Path) -
         path.write_text(history.to_json())
         return path
 
+    runs = await listed(client, query, limit)
     try:
-        listed = [run async for run in client.list_workflows(query, limit=limit)]
-        for fetching in asyncio.as_completed([fetch(run) for run in listed]):
+        for fetching in asyncio.as_completed([fetch(run) for run in runs]):
             if (path := await fetching) is not None:
                 yield path
     except RPCError as error:
-        if error.status.name == "INVALID_ARGUMENT":
-            raise SetupError(f"--query: {error.message}") from error
         raise ServiceUnavailable("temporal", error.message) from error
 
 

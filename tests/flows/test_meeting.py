@@ -27,6 +27,17 @@ def held(until: asyncio.Event, *which: int) -> Callable[[RunStep], Awaitable[Ste
     return script
 
 
+def held_handing(writing: asyncio.Event, go_on: asyncio.Event) -> Callable[[HandOver], Awaitable[TurnEnded]]:
+    """The write of a result within a batch: it has begun once `writing` is set, and ends once `go_on` is."""
+
+    async def hand(_: HandOver) -> TurnEnded:
+        writing.set()
+        await go_on.wait()
+        return TurnEnded(at=AT)
+
+    return hand
+
+
 async def test_s39_a_retry_is_a_change_that_others_have_to_expect(temporal: Client) -> None:
     go_on = asyncio.Event()
 
@@ -82,13 +93,7 @@ async def test_s39_who_comes_while_steering_that_insists_is_noted_is_judged_afte
 
 async def test_s39_a_result_that_is_being_written_is_a_change_already(temporal: Client) -> None:
     writing, go_on = asyncio.Event(), asyncio.Event()
-
-    async def hand(_: HandOver) -> TurnEnded:
-        writing.set()
-        await go_on.wait()
-        return TurnEnded(at=AT)
-
-    async with session_with(temporal, Scripted(step=asks_host("c1", "c2"), handing=hand)) as session:
+    async with session_with(temporal, Scripted(step=asks_host("c1", "c2"), handing=held_handing(writing, go_on))) as session:
         await session.say()
         await ended(session, 1)
         revision = (await session.head()).revision
@@ -102,13 +107,7 @@ async def test_s39_a_result_that_is_being_written_is_a_change_already(temporal: 
 
 async def test_r91_a_cancel_finds_nothing_to_do_while_a_result_within_a_batch_is_written(temporal: Client) -> None:
     writing, go_on = asyncio.Event(), asyncio.Event()
-
-    async def hand(_: HandOver) -> TurnEnded:
-        writing.set()
-        await go_on.wait()
-        return TurnEnded(at=AT)
-
-    async with session_with(temporal, Scripted(step=asks_host("c1", "c2"), handing=hand)) as session:
+    async with session_with(temporal, Scripted(step=asks_host("c1", "c2"), handing=held_handing(writing, go_on))) as session:
         await session.say()
         await ended(session, 1)
         turn = await session.answer("c1")

@@ -2,9 +2,12 @@
 
 from workflows.model.base import Record
 
+ROLES = ("admin", "service")
+"""The roles that mean something. Others are left out."""
+
 
 class Caller(Record):
-    """Who stands behind an input. `roles` knows `admin` and `service`."""
+    """Who stands behind an input, with those of ROLES that it has."""
 
     tenant: str = "default"
     principal: str = "local"
