@@ -86,13 +86,12 @@ class SessionDesk:
     async def _keyed(self, key: str, judge: Callable[[Asked], Awaitable[Answer]], asked: Asked) -> Answer:
         """An idempotency key: its first answer is every answer; with another body it is refused."""
         jobs, digest = self._jobs, body_digest(asked)
-        if known := jobs.state.keys.get(key):
+        while known := jobs.state.keys.get(key):  # of several that waited for a first one which was refused, one is the next first
             admission.check_owner(jobs.state.head, asked)
             admission.check_same_body(key, known.digest, digest)
+            if known.answer is not None:
+                return _answer_type(judge).model_validate_json(known.answer)
             await workflow.wait_condition(lambda: key not in jobs.state.keys or jobs.state.keys[key].answer is not None)
-            kept = jobs.state.keys.get(key)
-            if kept and kept.answer is not None:
-                return _answer_type(judge).model_validate_json(kept.answer)
         jobs.change(keys=remember(jobs.state.keys, key, KeyedAnswer(digest=digest)))
         try:
             answer = await judge(asked)

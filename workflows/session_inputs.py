@@ -160,7 +160,8 @@ class SessionInputs:
         if jobs.busy or jobs.changing:
             with contextlib.suppress(TimeoutError):
                 await workflow.wait_condition(lambda: not jobs.busy and not jobs.changing, timeout=patience)
-            await workflow.wait_condition(lambda: not jobs.changing)
+            while jobs.changing:  # somebody who woke up at the same moment may have begun another one
+                await workflow.wait_condition(lambda: not jobs.changing)
             if jobs.closing:
                 raise admission.CLOSED
         return not jobs.busy

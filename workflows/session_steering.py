@@ -38,8 +38,17 @@ class SessionSteering:
         steering_id = steer.id or str(workflow.uuid4())
         digest = steer.digest or body_digest(steer)
         if steering_id in self._jobs.state.steered:
-            return await self._repeated(steering_id)
+            return await self._repeated(steering_id, steer)
         self._remember(steering_id, Steered(digest=digest))
+        try:
+            receipt = await self._note(steering_id, digest, steer)
+        except BaseException:
+            self._forget(steering_id)
+            raise
+        self._remember(steering_id, Steered(digest=digest, receipt=receipt))
+        return receipt
+
+    async def _note(self, steering_id: str, digest: str, steer: SteerInput) -> SteerReceipt:
         own_turn_id = steer.turn_id or str(workflow.uuid4())
         noted = await self._jobs.note_steering(
             NoteSteering(
@@ -55,18 +64,26 @@ class SessionSteering:
         )
         if self._jobs.closing:
             raise admission.CLOSED
-        receipt = self._delivered(steering_id, steer.profile, own_turn_id, noted)
-        self._remember(steering_id, Steered(digest=digest, receipt=receipt))
-        return receipt
+        return self._delivered(steering_id, steer.profile, own_turn_id, noted)
 
-    async def _repeated(self, steering_id: str) -> SteerReceipt:
-        await workflow.wait_condition(lambda: self._jobs.state.steered[steering_id].receipt is not None)
-        receipt = self._jobs.state.steered[steering_id].receipt
-        assert receipt is not None, "just waited for"
-        return receipt
+    async def _repeated(self, steering_id: str, steer: SteerInput) -> SteerReceipt:
+        """The answer of the first. If that came to nothing, its id is free again, and this one is judged as if it were the first."""
+        await workflow.wait_condition(lambda: self._receipt(steering_id) is not None or steering_id not in self._jobs.state.steered)
+        if receipt := self._receipt(steering_id):
+            return receipt
+        if self._jobs.closing:
+            raise admission.CLOSED
+        return await self.steer(steer)
+
+    def _receipt(self, steering_id: str) -> SteerReceipt | None:
+        steered = self._jobs.state.steered.get(steering_id)
+        return steered.receipt if steered else None
 
     def _remember(self, steering_id: str, steered: Steered) -> None:
         self._jobs.change(steered=remember(self._jobs.state.steered, steering_id, steered))
+
+    def _forget(self, steering_id: str) -> None:
+        self._jobs.change(steered={known: kept for known, kept in self._jobs.state.steered.items() if known != steering_id})
 
     def _delivered(self, steering_id: str, profile: str | None, own_turn_id: str, noted: SteeringNoted) -> SteerReceipt:
         jobs = self._jobs

@@ -68,11 +68,12 @@ async def test_l11_l10_the_second_of_two_sessions_replays_in_a_fresh_process(
         await system.chat("second", "more")
         (history,) = await histories_of(system, "second")
     (tmp_path / "second.json").write_text(history.to_json())
-    program = (
-        "import asyncio, sys; from pathlib import Path; from tests.replay.test_histories import kept, replayer; "
-        "asyncio.run(replayer().replay_workflow(kept(Path(sys.argv[1]))))"
-    )
     done = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", program, str(tmp_path / "second.json")], cwd=ROOT, capture_output=True, text=True, timeout=60
+        subprocess.run,
+        [sys.executable, "-m", "cli.main", "replay", str(tmp_path / "second.json")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode == 0, done.stderr
