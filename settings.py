@@ -102,6 +102,11 @@ class AccessSettings(_Group):
         description="Requests that one API key, or one principal in the other modes, may make of one API process: `10/second; 300/minute`. Empty: no limit.",
     )
 
+    @property
+    def by_address(self) -> bool:
+        """True if nothing but the address vouches for a caller."""
+        return self.mode == "local"
+
     @field_validator("origins")
     @classmethod
     def _are_origins(cls, value: list[str]) -> list[str]:

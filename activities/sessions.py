@@ -6,9 +6,10 @@ from activities.beating import beating
 from activities.db.session_tx import SessionGone, moment
 from activities.kit import Kit
 from activities.patience import patiently
+from activities.projection.announcing import announce_once
 from activities.projection.between import amend
 from activities.projection.cards import post
-from activities.projection.pending import pending_action, pending_calls
+from activities.projection.pending import named_first, pending_action, pending_calls
 from activities.running import guarded
 from workflows.contracts.errors import Refusal
 from workflows.contracts.sessions import AmendSession, PostCard, Remind, Written
@@ -60,7 +61,7 @@ class Sessions:
             async with self._kit.session(reminder.session) as tx:
                 batch, waiting = await pending_calls(tx)
                 if batch and any(row["call_id"] == reminder.call_id for row in waiting):
-                    shown = {"pending_action": pending_action(batch, waiting)}
-                    await tx.announce("host_action.reminder", None, moment(reminder.at), shown)
+                    shown = {"pending_action": pending_action(batch, named_first(waiting, reminder.call_id))}
+                    await announce_once(tx, "host_action.reminder", moment(reminder.at), shown)
         except SessionGone:
             activity.logger.info("no reminder: the session is gone")

@@ -22,9 +22,9 @@ from activities.llm.stream import ModelStream, PieceKind
 from activities.llm.tools import Toolbox
 from activities.llm.translate import dump, usage_of
 from activities.patience import patiently
+from activities.projection.announcing import announce_refused
 from activities.projection.closing import NewCall, StepEnd, call_event, close_step
 from activities.projection.describing import kept_segments, prompt_record, with_shown
-from activities.projection.refusing import announce_refused
 from activities.step_calls import StepCalls
 from activities.step_opening import Begun, begin, left_by_another
 from profiles import Profile

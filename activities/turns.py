@@ -11,10 +11,10 @@ from activities.beating import beating
 from activities.db.session_tx import SessionGone, moment, now_text, sql
 from activities.kit import Kit
 from activities.patience import patiently
+from activities.projection.announcing import announce_once, announce_refused
 from activities.projection.between import hand_over, note_steering, repair_calls
 from activities.projection.lost import end_from_outside, end_leftover, over_before
 from activities.projection.pending import current_batch
-from activities.projection.refusing import announce_refused
 from activities.running import guarded
 from workflows.contracts.errors import Refusal
 from workflows.contracts.turns import (
@@ -115,7 +115,7 @@ class Turns:
         try:
             async with self._kit.session(refused.session) as tx:
                 data = {"what": refusal.what, "code": refusal.code, "message": refusal.message}
-                await tx.announce("input.refused", None, moment(refusal.at), data)
+                await announce_once(tx, "input.refused", moment(refusal.at), data)
         except SessionGone:
             activity.logger.info("a refused signal is not announced: its session has no row yet")
 

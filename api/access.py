@@ -12,9 +12,6 @@ from workflows.model.session import Caller
 
 _KNOWN = "outlast.caller"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_BY_ADDRESS = frozenset({"local"})
-"""Modes in which nothing but the address vouches for a caller."""
-
 _READS = ("GET", "HEAD", "OPTIONS")
 
 
@@ -58,4 +55,4 @@ def origin_allowed(method: str, origin: str | None, host: str, settings: Setting
     page = urlsplit(origin)
     if page.scheme not in ("http", "https") or page.netloc.lower() != host.lower():
         return False
-    return settings.access.mode not in _BY_ADDRESS or page.hostname in (*_LOOPBACK, settings.api.host)
+    return not settings.access.by_address or page.hostname in (*_LOOPBACK, settings.api.host)

@@ -116,7 +116,7 @@ def check_access(settings: Settings) -> Finding:
     access, host = settings.access, settings.api.host
     open_to_all = access.mode in ("local", "header") and not is_loopback(host)
     text = f"mode {access.mode}" + (f", origins {', '.join(access.origins)}" if access.origins else "")
-    if open_to_all and access.mode == "local" and not access.trust_network:
+    if open_to_all and access.by_address and not access.trust_network:
         return Finding("FAIL", f"{text}: OUTLAST_API__HOST={host} is not a loopback address, and everyone would be admin")
     if open_to_all:
         return Finding("warn", f"{text} on {host}: whoever gets past what stands before the API can be anybody")

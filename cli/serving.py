@@ -14,9 +14,6 @@ from workflows.contracts.errors import SetupError
 
 Say = Callable[[str], None]
 
-BY_ADDRESS = frozenset({"local"})
-"""Access modes in which nothing but the address vouches for a caller."""
-
 
 async def run_worker(settings: Settings, stop: asyncio.Event, say: Say) -> None:
     """A worker until `stop`. Raises OutlastError if it can't start."""
@@ -80,7 +77,7 @@ def api_socket(settings: Settings, *, movable: bool, say: Say) -> socket.socket:
     SetupError, also for an address beyond loopback where nothing but the address vouches for callers.
     """
     host, port = settings.api.host, settings.api.port
-    if settings.access.mode in BY_ADDRESS and not settings.access.trust_network and not is_loopback(host):
+    if settings.access.by_address and not settings.access.trust_network and not is_loopback(host):
         raise SetupError(
             f"OUTLAST_API__HOST={host}: in access mode `local` whoever reaches the API is admin, so it listens on loopback only "
             "(OUTLAST_ACCESS__TRUST_NETWORK=true if something else keeps strangers out)"

@@ -12,7 +12,7 @@ from pydantic_ai.messages import ModelRequest
 from activities.db.session_tx import SessionTx, sql
 from activities.llm.translate import LIBRARY, RecordedCall, dump, tool_returns
 from activities.projection.display import announce_settled
-from activities.projection.pending import pending_action, pending_calls
+from activities.projection.pending import named_first, pending_action, pending_calls
 from workflows.contracts.errors import Refusal
 from workflows.model.call import CallResult
 
@@ -83,8 +83,7 @@ async def _announce_expired(tx: SessionTx, turn_id: str, call_id: str, at: datet
     """`host_action.expired`: what was waited for until now; the call whose time is over is shown first, like one that is pending."""
     batch, waiting = await pending_calls(tx)
     if batch and waiting:
-        waiting.sort(key=lambda row: bool(row["call_id"] != call_id))  # of calls that are shown all at once any may be the one
-        await tx.announce("host_action.expired", turn_id, at, {"pending_action": pending_action(batch, waiting)})
+        await tx.announce("host_action.expired", turn_id, at, {"pending_action": pending_action(batch, named_first(waiting, call_id))})
 
 
 async def close_batch(tx: SessionTx) -> list[str]:

@@ -23,6 +23,11 @@ async def pending_calls(tx: SessionTx) -> tuple[asyncpg.Record | None, list[asyn
     return batch, [row for row in rows if row["category"] == "host" and row["state"] == "open"]
 
 
+def named_first(waiting: list[asyncpg.Record], call_id: str) -> list[asyncpg.Record]:
+    """The calls with the one that an event is about in front: of calls that are shown all at once any may be it."""
+    return sorted(waiting, key=lambda row: bool(row["call_id"] != call_id))
+
+
 def _queued(rows: list[asyncpg.Record]) -> list[dict[str, Any]]:
     return [{"call_id": row["call_id"], "tool_name": row["tool_name"], "arguments": json.loads(row["arguments"])} for row in rows]
 

@@ -109,9 +109,10 @@ async def derivable(system: System, database_url: str, *sessions: str) -> None:
 
 async def test_r26_writes_whose_answers_were_lost_answer_again_what_they_did(database_url: str, temporal_address: str) -> None:
     losing, lost = Losing(), set[str]()
+    writes = ("repair_calls", "amend_session", "post_card", "hand_over", "note_steering", "record_refusal")
 
     def once(name: str, done: Any) -> bool:
-        first = name not in lost and name in ("repair_calls", "amend_session", "post_card", "hand_over", "note_steering")
+        first = name not in lost and name in writes
         lost.add(name)
         return first
 
@@ -140,7 +141,31 @@ async def test_r26_writes_whose_answers_were_lost_answer_again_what_they_did(dat
         assert (steered.status_code, steered.json()["delivery"]) == (202, "promoted")
         await system.until(lambda: over(system))
         await check_rows(system, "s")
-        assert lost >= {"repair_calls", "amend_session", "post_card", "hand_over", "note_steering"}
+        assert lost >= set(writes)
+        assert [event["type"] for event in await system.events("s")].count("input.refused") == 1
+
+
+async def test_s58_reminders_whose_answers_were_lost_are_announced_once(database_url: str, temporal_address: str) -> None:
+    losing, lost = Losing(), list[str]()
+
+    def twice(name: str, done: Any) -> bool:
+        lost.append(name)
+        return name == "remind" and lost.count(name) <= 2
+
+    patient = {"description": "Waits.", "remind_seconds": 0.2}
+    contexts = {"version": 1, "actions": [{"name": "one", **patient}, {"name": "two", **patient}]}
+    asked = script(calls(("c1", "one", {}), ("c2", "two", {})))
+    async with running_system(database_url, temporal_address, asked, interceptors=[losing]) as system:
+        losing.loses = twice
+        await system.chat("s", host_context=contexts, config={"handover": "all"})
+        await system.until(lambda: told_of(system, lost))
+        told = [event for event in await system.events("s") if event["type"] == "host_action.reminder"]
+        assert [event["pending_action"]["tool_call_id"] for event in told] == ["c1", "c2"]
+
+
+async def told_of(system: System, lost: list[str]) -> bool:
+    """True when both reminders have been written for good."""
+    return lost.count("remind") == 4 and await system.conn.fetchval("select count(*) from events where type = 'host_action.reminder'") >= 2
 
 
 async def over(system: System) -> bool:

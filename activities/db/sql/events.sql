@@ -44,6 +44,17 @@ select
   coalesce((select cursor from sessions where session_uid = :session_uid), 0) as ends,
   coalesce((select events_from from sessions where session_uid = :session_uid), 0) as events_from;
 
+-- name: said_lately(session_uid, type, data, at)$
+-- Whether one of the session's newest events is of this type and says exactly this, at this time if one is given.
+select exists (
+  select from sessions s
+  join events e on e.session_uid = s.session_uid and e.seq > s.cursor - 100
+  where s.session_uid = :session_uid
+    and e.type = :type
+    and e.data::text = cast(:data as text)
+    and e.at = coalesce(cast(:at as timestamptz), e.at)
+);
+
 -- name: events_from(session_uid)$
 -- The number up to which a session's events are gone; null if the session is.
 select events_from from sessions where session_uid = :session_uid;
