@@ -22,11 +22,10 @@ import psutil
 from benchmarks.figures import Figure, percentile
 from benchmarks.report import table
 from benchmarks.stack import Outlast, Stack, running_stack
-from benchmarks.timed import CALL, HOST_TOOL, TIMED, pieces_every
+from benchmarks.timed import CALL, HOST_CONTEXT, TIMED, pieces_every
 
 QUEUE = "bench-delivery"
 WRITE_LIMIT_SECONDS = 1.0
-HOST_CONTEXT = {"version": 1, "actions": [{"name": HOST_TOOL, "description": "Opens a page.", "parameters": {"type": "object"}}]}
 
 
 @dataclass(frozen=True)

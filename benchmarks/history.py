@@ -1,7 +1,7 @@
 """What sessions leave in Temporal: events and bytes, turn by turn, across the runs that followed one another."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from temporalio.api.enums.v1 import EventType
@@ -24,16 +24,37 @@ class TurnCost:
     by_type: dict[str, int]
 
 
-async def all_events(client: Client, workflow_id: str, first_run: str) -> list[HistoryEvent]:
+@dataclass(frozen=True)
+class Run:
+    """One run of a workflow: its events, their bytes, and its turns."""
+
+    events: int
+    size: int
+    turns: list[TurnCost]
+
+
+async def all_events(client: Client, workflow_id: str, first_run: str | None = None) -> list[HistoryEvent]:
     """The events of a workflow and of the runs that it continued as."""
-    found: list[HistoryEvent] = []
-    run: str | None = first_run
+    return [event async for events in _each_run(client, workflow_id, first_run) for event in events]
+
+
+async def all_runs(client: Client, workflow_id: str) -> list[Run]:
+    """The runs of a workflow, the first one first."""
+    return [
+        Run(len(events), sum(event.ByteSize() for event in events), by_turn(events))
+        async for events in _each_run(client, workflow_id, None)
+    ]
+
+
+async def _each_run(client: Client, workflow_id: str, first_run: str | None) -> AsyncIterator[list[HistoryEvent]]:
+    """The events of run after run. None: from the first one on."""
+    handle = client.get_workflow_handle(workflow_id)
+    run: str | None = first_run or (await handle.describe()).raw_description.workflow_execution_info.first_run_id
     while run:
-        history = await client.get_workflow_handle(workflow_id, run_id=run).fetch_history()
-        found += history.events
-        last = found[-1]
+        events = list((await client.get_workflow_handle(workflow_id, run_id=run).fetch_history()).events)
+        yield events
+        last = events[-1]
         run = last.workflow_execution_continued_as_new_event_attributes.new_execution_run_id if last.event_type == _ROLLED else None
-    return found
 
 
 def by_turn(events: Sequence[HistoryEvent]) -> list[TurnCost]:
@@ -42,6 +63,7 @@ def by_turn(events: Sequence[HistoryEvent]) -> list[TurnCost]:
     The first turn has the start of the workflow too.
     """
     cuts = [_begin(events, index) for index, event in enumerate(events) if event.event_type == _ACCEPTED]
+    cuts[:1] = [0] * bool(cuts)
     return [_cost(events[begin:end]) for begin, end in zip(cuts, [*cuts[1:], len(events)], strict=True)]
 
 

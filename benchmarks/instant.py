@@ -4,23 +4,15 @@ import re
 from collections.abc import AsyncIterator, Sequence
 
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
-from pydantic_ai.models import Model
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from activities.llm.models import Models
-from benchmarks.timed import TIMED, timed_model
+from benchmarks.text import ANSWER_CHARACTERS, words
 
 INSTANT = "instant"
 """The model string of the instant model, for OUTLAST_MODEL on a worker of the benchmarks."""
 
-ANSWER_CHARACTERS = 400
 PIECES = 4
 _PIECES_ASKED = re.compile(r"\A(\d+) pieces:")
-
-
-def words(characters: int, mark: str = "") -> str:
-    """A text of exactly so many characters; `mark` makes it one of its kind."""
-    return (mark + "the quick brown fox jumps over the lazy dog " * (characters // 44 + 1))[:characters]
 
 
 def in_pieces(pieces: int, mark: str) -> str:
@@ -50,15 +42,3 @@ def _whole(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
 def instant_model() -> FunctionModel:
     """Answers 400 characters at once, streamed or whole."""
     return FunctionModel(_whole, stream_function=_streamed, model_name=INSTANT)
-
-
-class BenchModels(Models):
-    """The models of a worker, and `instant` and `timed` beside them."""
-
-    def of(self, name: str) -> Model:
-        """The model of a model string."""
-        if name == INSTANT:
-            return self._models.setdefault(INSTANT, instant_model())
-        if name == TIMED:
-            return self._models.setdefault(TIMED, timed_model())
-        return super().of(name)

@@ -9,7 +9,7 @@ from activities.db.client import connect
 from activities.db.pool import Database
 from activities.llm.models import request_settings
 from activities.search_attributes import registered
-from benchmarks.instant import BenchModels
+from benchmarks.models import BenchModels
 from benchmarks.process import until_stopped
 from cli.environment import load_settings
 from settings import Settings

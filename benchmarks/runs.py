@@ -10,12 +10,14 @@ from typing import TypeVar
 import httpx
 from temporalio.client import Client
 
+from benchmarks.calling import WITH_TOOL
 from benchmarks.cancelled import cancelled
 from benchmarks.figures import Figure
 from benchmarks.history import TurnCost, all_events, by_turn
-from benchmarks.instant import ANSWER_CHARACTERS, in_pieces
+from benchmarks.instant import in_pieces
 from benchmarks.killed_worker import killed_worker
 from benchmarks.stack import Outlast, Part, Stack
+from benchmarks.text import ANSWER_CHARACTERS
 from benchmarks.turns import MESSAGE_CHARACTERS, Floor, Peer, Session
 
 Took = TypeVar("Took")
@@ -59,6 +61,12 @@ class Bench:
     floor: Floor
     figures: list[Figure] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
+    long: Session | None = None
+
+    @property
+    def toy(self) -> bool:
+        """True if each measure is taken once, at the least size."""
+        return self.size is TOY
 
     def note(
         self, name: str, unit: str, samples: Sequence[float], over: Figure | None = None, *, reach: float | None = None, note: str = ""
@@ -72,6 +80,18 @@ class Bench:
         """A new session of ours."""
         return Session((of or self.cached).url, self.http)
 
+    async def deploy(self) -> None:
+        """Another worker of ours takes the place of the one that ran until now."""
+        self.cached.worker = await self.fresh(self.cached.worker)
+
+    async def fresh(self, worker: Part) -> Part:
+        """A worker stops in order, when nothing is left to do for it, and another one takes its place."""
+        await asyncio.sleep(IDLE_SECONDS)
+        await asyncio.to_thread(worker.stop)
+        fresh = self.stack.again(worker)
+        await asyncio.to_thread(fresh.wait)
+        return fresh
+
 
 @asynccontextmanager
 async def subjects(stack: Stack, size: Size) -> AsyncIterator[Bench]:
@@ -79,7 +99,7 @@ async def subjects(stack: Stack, size: Size) -> AsyncIterator[Bench]:
     address = stack.temporal.address
     floor_worker = stack.start("floor", "benchmarks.others_worker", "floor", address)
     peer_worker = stack.start("peer", "benchmarks.others_worker", "peer", address)
-    cached, uncached = stack.outlast("bench"), stack.outlast("bench-uncached", "--uncached")
+    cached, uncached = stack.outlast("bench", env=WITH_TOOL), stack.outlast("bench-uncached", "--uncached")
     for part in (floor_worker, peer_worker, cached.api, uncached.api):
         await asyncio.to_thread(part.wait)
     client = await Client.connect(address)
@@ -136,8 +156,8 @@ class _Long:
     floors: list[float] = field(default_factory=list)
 
 
-async def long_sessions(bench: Bench) -> Session:
-    """P2 and P3: two conversations of a thousand turns, with and without the prepared prefix, and the peer's while it lives. Returns the first one."""
+async def long_sessions(bench: Bench) -> None:
+    """P2 and P3: two conversations of a thousand turns, with and without the prepared prefix, and the peer's while it lives."""
     size = bench.size
     cached, uncached = _Long(bench.session()), _Long(bench.session(bench.uncached))
     peer = await Peer.begin(bench.stack.temporal.address)
@@ -153,7 +173,7 @@ async def long_sessions(bench: Bench) -> Session:
     _flatness(bench, uncached, "without the cache")
     await _history(bench, cached.session)
     await _peer_history(bench, peer, peers)
-    return cached.session
+    bench.long = cached.session
 
 
 def _flatness(bench: Bench, long: _Long, how: str, reach: float | None = None) -> None:
@@ -167,9 +187,7 @@ def _flatness(bench: Bench, long: _Long, how: str, reach: float | None = None) -
 
 async def _history(bench: Bench, session: Session) -> None:
     await asyncio.sleep(IDLE_SECONDS)
-    handle = bench.client.get_workflow_handle(session.workflow_id)
-    first_run = (await handle.describe()).raw_description.workflow_execution_info.first_run_id
-    turns = by_turn(await all_events(bench.client, session.workflow_id, first_run))
+    turns = by_turn(await all_events(bench.client, session.workflow_id))
     if len(turns) != bench.size.long_turns:
         raise RuntimeError(f"the history shows {len(turns)} turns of {bench.size.long_turns}")
     around = min(10, bench.size.early)
@@ -208,16 +226,18 @@ async def pieces(bench: Bench) -> None:
     session = bench.session()
     for number in (1, 1, 100):
         await session.streamed_turn(in_pieces(number, str(session.turns)))
-    await asyncio.sleep(IDLE_SECONDS)  # the last turn's history is whole a little after its answer
+        await asyncio.sleep(IDLE_SECONDS)  # a turn's history is whole a little after its answer
     handle = bench.client.get_workflow_handle(session.workflow_id)
     turns = by_turn(list((await handle.fetch_history()).events))
     one = bench.note("events of a turn streamed in 1 piece", "events", [turns[1].events])
     bench.note("P3 events of a turn streamed in 100 pieces", "events", [turns[2].events], one, reach=1.0)
 
 
-async def cold(bench: Bench, long: Session) -> None:
+async def cold(bench: Bench) -> None:
     """P5: the first turn of a session on a fresh worker, at turn 1,000 and at turn 10."""
-    short = bench.session()
+    long, short = bench.long or bench.session(), bench.session()
+    while long.turns < bench.size.long_turns:
+        await long.turn()
     for _ in range(10):
         await short.turn()
     longs: list[float] = []
@@ -225,22 +245,13 @@ async def cold(bench: Bench, long: Session) -> None:
     floors: list[float] = []
     for _ in range(bench.size.cold_starts):
         for session, times in ((short, shorts), (long, longs)):
-            bench.cached.worker = await _fresh(bench, bench.cached.worker)
+            await bench.deploy()
             times.append(await paused(session.turn()))
-        bench.floor_worker = await _fresh(bench, bench.floor_worker)
+        bench.floor_worker = await bench.fresh(bench.floor_worker)
         floors.append(await paused(bench.floor.turn()))
     floor = bench.note("floor, first update on a fresh worker", "ms", floors)
     at_short = bench.note("turn 10 on a fresh worker", "ms", shorts, floor, reach=1.3)
     bench.note("P5 turn 1,000 on a fresh worker", "ms", longs, at_short, reach=1.5)
-
-
-async def _fresh(bench: Bench, worker: Part) -> Part:
-    """A deploy: the worker stops in order, when nothing is left to do for it, and another one takes its place."""
-    await asyncio.sleep(IDLE_SECONDS)
-    await asyncio.to_thread(worker.stop)
-    fresh = bench.stack.again(worker)
-    await asyncio.to_thread(fresh.wait)
-    return fresh
 
 
 async def killed(bench: Bench) -> None:

@@ -94,16 +94,16 @@ class Stack:
         self.parts.append(replace(part, log=log, process=process))
         return self.parts[-1]
 
-    def outlast(self, queue: str, *arguments: str, model: str = INSTANT) -> Outlast:
-        """Starts a worker of ours with a model of the benchmarks, and an api; ready once `api` is."""
-        env = self.settings(queue, model)
+    def outlast(self, queue: str, *arguments: str, model: str = INSTANT, env: Mapping[str, str] | None = None) -> Outlast:
+        """Starts a worker of ours with a model of the benchmarks, and an api; ready once `api` is. `env`: more settings of both."""
+        env = {**self.settings(queue, model), **(env or {})}
         worker = self.start(f"worker-{queue}", "benchmarks.outlast_worker", self.temporal.address, *arguments, env=env)
-        return Outlast(worker, self.api(queue))
+        return Outlast(worker, self.api(queue, env))
 
-    def api(self, queue: str) -> Part:
+    def api(self, queue: str, env: Mapping[str, str] | None = None) -> Part:
         """Starts `outlast api`; ready once it says that it has all it needs, a worker included."""
         port = free_port()
-        env = {**self.settings(queue, INSTANT), "OUTLAST_API__PORT": str(port)}
+        env = {**(env or self.settings(queue, INSTANT)), "OUTLAST_API__PORT": str(port)}
         return self.start(f"api-{queue}", "cli.main", "api", env=env, ready="api ready", url=f"http://127.0.0.1:{port}")
 
     def settings(self, queue: str, model: str) -> dict[str, str]:

@@ -13,6 +13,7 @@ TIMED = "timed"
 
 HOST_TOOL = "open_page"
 CALL = f"call {HOST_TOOL}"
+HOST_CONTEXT = {"version": 1, "actions": [{"name": HOST_TOOL, "description": "Opens a page.", "parameters": {"type": "object"}}]}
 _ASKED = re.compile(r"(\d+) pieces every (\d+) ms")
 STAMP = re.compile(rb"<(\d{9,})>")
 

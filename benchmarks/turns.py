@@ -2,7 +2,9 @@
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import uuid4
 
 import httpx
@@ -10,8 +12,8 @@ from pydantic_ai.durable_exec.temporal import PydanticAIPlugin
 from temporalio.client import Client, WorkflowHandle
 
 from benchmarks.floor import FLOOR_QUEUE, FloorWorkflow
-from benchmarks.instant import words
 from benchmarks.peer import PEER_QUEUE, PeerWorkflow
+from benchmarks.text import words
 from workflows.contracts.naming import session_workflow_id
 
 MESSAGE_CHARACTERS = 400
@@ -83,6 +85,8 @@ class Session:
     http: httpx.AsyncClient
     id: str = field(default_factory=lambda: f"bench-{uuid4()}")
     turns: int = 0
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """What each of its messages says besides."""
 
     @property
     def workflow_id(self) -> str:
@@ -112,6 +116,6 @@ class Session:
             raise RuntimeError(f"a turn failed: {response.status_code} {json.dumps(answer)}")
         return took
 
-    def _body(self, content: str | None) -> dict[str, str]:
+    def _body(self, content: str | None) -> dict[str, Any]:
         self.turns += 1
-        return {"session_id": self.id, "content": content or words(MESSAGE_CHARACTERS, f"{self.turns} ")}
+        return {**self.fields, "session_id": self.id, "content": content or words(MESSAGE_CHARACTERS, f"{self.turns} ")}
