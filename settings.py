@@ -209,6 +209,29 @@ class MetricsSettings(_Group):
     )
 
 
+class WorkerSettings(_Group):
+    """Worker Versioning. See [changing-workflows.md](changing-workflows.md)."""
+
+    deployment: str = Field(
+        "", pattern=r"^[\w-]{0,200}$", description="The Worker Deployment that a worker belongs to. Empty: workers have no version."
+    )
+    build_id: str = Field(
+        "",
+        pattern=r"^[\w.-]{0,200}$",
+        description="The build of the code that a worker runs, such as a release or a commit: the same for all workers of that code, and for no others.",
+    )
+    versioning: Literal["pinned", "auto_upgrade"] = Field(
+        "pinned",
+        description="What sessions do when another build becomes current. `pinned`: they stay until they continue as new, as soon as they are woken and no turn runs. `auto_upgrade`: they cross at once, so every change of the flow must be guarded by a patch.",
+    )
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if bool(self.deployment) != bool(self.build_id):
+            raise ValueError(f"a version needs {PREFIX}WORKER__DEPLOYMENT and {PREFIX}WORKER__BUILD_ID: set both or neither")
+        return self
+
+
 class TemporalSettings(_Group):
     """Temporal. The connection itself is configured by Temporal's own `TEMPORAL_*` variables or TOML profile."""
 
@@ -233,6 +256,7 @@ class Settings(BaseSettings):
     dev: DevSettings = Field(default_factory=DevSettings)
     metrics: MetricsSettings = Field(default_factory=MetricsSettings)
     temporal: TemporalSettings = Field(default_factory=TemporalSettings)
+    worker: WorkerSettings = Field(default_factory=WorkerSettings)
     data_dir: Path = Field(Path(".outlast"), description="Where `outlast dev` keeps its state.")
     token: SecretStr = Field(SecretStr(""), description="API key or bearer token that `outlast chat` sends.")
     task_queue: str = Field("outlast", min_length=1, description="Temporal task queue of workers and sessions.")

@@ -1,19 +1,24 @@
 """The composition root of a worker: settings → connections, models, profiles → activities → Worker."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any
 
 from temporalio.client import Client
+from temporalio.common import VersioningBehavior
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
-from temporalio.worker import Worker
+from temporalio.service import RPCError
+from temporalio.worker import Worker, WorkerDeploymentConfig
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from activities.db.client import connect
 from activities.db.locks import StepLocks
 from activities.db.migrate import ensure_usable
 from activities.db.pool import Database
+from activities.db.routing import own_version, routing_of
 from activities.erasures import Erasures
 from activities.kit import Kit
 from activities.llm.models import Models
@@ -26,12 +31,14 @@ from activities.steps import Steps
 from activities.tools import Tools
 from activities.turns import Turns
 from profiles.loading import load_profiles
-from settings import Settings
+from settings import Settings, WorkerSettings
 from workflows.contracts.errors import SetupError
 from workflows.contracts.policies import BEAT_EVERY_SECONDS, STICKY_SECONDS
 from workflows.erasure import ErasureWorkflow
 from workflows.principal_erasure import PrincipalErasureWorkflow
 from workflows.session import SessionWorkflow
+
+log = logging.getLogger(__name__)
 
 WORKFLOWS = [SessionWorkflow, ErasureWorkflow, PrincipalErasureWorkflow]
 
@@ -91,38 +98,55 @@ async def open_kit(settings: Settings, database: Database) -> AsyncIterator[Kit]
         await models.close()
 
 
-def build_worker(client: Client, kit: Kit) -> Worker:
-    """A worker on the settings' task queue."""
+def versioned(settings: WorkerSettings) -> WorkerDeploymentConfig | None:
+    """Which version of which deployment a worker is, and what its workflows do when another one becomes current; None: not versioned."""
+    if (version := own_version(settings)) is None:
+        return None
+    return WorkerDeploymentConfig(
+        version=version,
+        use_worker_versioning=True,
+        default_versioning_behavior=VersioningBehavior[settings.versioning.upper()],
+    )
+
+
+def implementations(client: Client, kit: Kit) -> list[Callable[..., Any]]:
+    """Every activity of workflows/contracts."""
     running = Running(kit.locks)
     steps, tools, turns, sessions = Steps(kit, running), Tools(kit, running), Turns(kit), Sessions(kit)
     erasures, principals = Erasures(kit, client), PrincipalErasures(kit, client)
+    return [
+        steps.run_step,
+        tools.run_tool,
+        tools.settle_call,
+        turns.hand_over,
+        turns.end_turn,
+        turns.repair_calls,
+        turns.note_steering,
+        turns.record_refusal,
+        turns.load_head,
+        sessions.post_card,
+        sessions.amend_session,
+        sessions.remind,
+        erasures.erase_rows,
+        erasures.find_runs,
+        erasures.delete_runs,
+        erasures.erase_payloads,
+        erasures.verify_erasure,
+        principals.begin_principal_erasure,
+        principals.find_sessions,
+        principals.erase_sessions,
+        principals.verify_principal_erasure,
+    ]
+
+
+def build_worker(client: Client, kit: Kit, workflows: Sequence[type] = WORKFLOWS) -> Worker:
+    """A worker on the settings' task queue."""
     return Worker(
         client,
         task_queue=kit.settings.task_queue,
-        workflows=WORKFLOWS,
-        activities=[
-            steps.run_step,
-            tools.run_tool,
-            tools.settle_call,
-            turns.hand_over,
-            turns.end_turn,
-            turns.repair_calls,
-            turns.note_steering,
-            turns.record_refusal,
-            turns.load_head,
-            sessions.post_card,
-            sessions.amend_session,
-            sessions.remind,
-            erasures.erase_rows,
-            erasures.find_runs,
-            erasures.delete_runs,
-            erasures.erase_payloads,
-            erasures.verify_erasure,
-            principals.begin_principal_erasure,
-            principals.find_sessions,
-            principals.erase_sessions,
-            principals.verify_principal_erasure,
-        ],
+        workflows=workflows,
+        activities=implementations(client, kit),
+        deployment_config=versioned(kit.settings.worker),
         workflow_runner=workflow_runner(),
         graceful_shutdown_timeout=timedelta(seconds=kit.settings.worker_shutdown_seconds),
         max_heartbeat_throttle_interval=timedelta(seconds=BEAT_EVERY_SECONDS),
@@ -131,6 +155,17 @@ def build_worker(client: Client, kit: Kit) -> Worker:
         max_concurrent_activities=500,
         max_cached_workflows=2_000,
     )
+
+
+async def tell_routing(client: Client, settings: Settings) -> None:
+    """Warns in the log if new sessions do not come to this worker. A server that won't say where they go keeps no worker from running."""
+    try:
+        routing = await routing_of(client, settings.task_queue)
+    except RPCError as error:
+        log.warning("where sessions of task queue %s go is not known: %s", settings.task_queue, error.message)
+        return
+    if concern := routing.concern(own_version(settings.worker)):
+        log.warning("%s", concern)
 
 
 async def run(settings: Settings, stop: asyncio.Event, *, address: str | None = None, ready: asyncio.Event | None = None) -> None:
@@ -142,6 +177,7 @@ async def run(settings: Settings, stop: asyncio.Event, *, address: str | None = 
         async with open_kit(settings, database) as kit:
             kit.indexed = await registered(client)
             async with build_worker(client, kit), retaining_events(settings, database, kit.locks):
+                await tell_routing(client, settings)
                 if ready:
                     ready.set()
                 await stop.wait()

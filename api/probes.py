@@ -6,7 +6,7 @@ from typing import Literal
 
 from activities.db.status import schema_status
 from api.deps import Api
-from api.temporal import worker_seen
+from api.temporal import routing_within
 from workflows.contracts.errors import ServiceUnavailable
 
 PROBE_SECONDS = 4.0
@@ -24,7 +24,7 @@ class Finding:
 
 
 async def examine(api: Api) -> list[Finding]:
-    """Looks at Postgres (reachable, schema at head), Temporal (reachable) and the worker (asks for work)."""
+    """Looks at Postgres (reachable, schema at head), Temporal (reachable) and workers (one that new sessions go to asks for work)."""
     postgres, temporal = await asyncio.gather(_postgres(api), _temporal(api))
     return [postgres, *temporal]
 
@@ -39,9 +39,8 @@ async def _postgres(api: Api) -> Finding:
 
 
 async def _temporal(api: Api) -> list[Finding]:
-    queue = api.settings.task_queue
     try:
-        polled = await worker_seen(api.temporal, queue, PROBE_SECONDS)
+        routing = await routing_within(api.temporal, api.settings.task_queue, PROBE_SECONDS)
     except ServiceUnavailable as error:
         return [Finding("temporal", f"unreachable: {error}"), Finding("worker", "unknown while Temporal is not there")]
-    return [Finding("temporal"), Finding("worker", None if polled else f"no worker asks for work on task queue {queue}")]
+    return [Finding("temporal"), Finding("worker", routing.shortfall())]

@@ -19,7 +19,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.db.client import forget_failure, session_start
 from api.errors import not_found
-from api.temporal import worker_seen
+from api.temporal import routing_within
 from workflows.contracts.errors import REFUSAL, Refusal, ServiceUnavailable
 from workflows.contracts.inputs import (
     AmendInput,
@@ -180,10 +180,10 @@ class Workflows:
         while (due := limit.when()) is not None and due < last:
             await asyncio.sleep(max(0.0, due - clock() - PROBE_SECONDS))
             try:
-                busy = await worker_seen(self._client, self._task_queue, PROBE_SECONDS / 2)
+                routing = await routing_within(self._client, self._task_queue, PROBE_SECONDS / 2)
             except ServiceUnavailable:
                 return
-            if not busy or limit.expired():
+            if not routing.polled or limit.expired():
                 return
             limit.reschedule(min(clock() + PATIENCE_SECONDS, last))
 

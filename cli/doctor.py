@@ -15,6 +15,7 @@ from temporalio.service import RPCError
 from activities.db.encryption import KEY_BYTES
 from activities.db.keyring import read_keys
 from activities.db.migrate import schema_status
+from activities.db.routing import named, own_version, routing_of
 from activities.llm.models import Models
 from activities.search_attributes import missing
 from api.signing import KeyRing
@@ -62,8 +63,10 @@ async def run_doctor(say: Say, **overrides: Any) -> bool:
         tell("access", check_access(settings))
         tell("models", await bounded(partial(check_models, settings)))
     if found is not None:
-        for name, check in (("temporal", check_temporal), ("postgres", check_postgres)):
-            tell(name, await bounded(partial(check, found)))
+        tell("temporal", temporal := await bounded(partial(check_temporal, found)))
+        if temporal.verdict != "FAIL":
+            tell("workers", await bounded(partial(check_workers, found)))
+        tell("postgres", await bounded(partial(check_postgres, found)))
     if found is not None:
         tell("signing keys", check_signing(found))
         tell("payload keys", check_codec(found))
@@ -149,6 +152,20 @@ async def check_temporal(found: Endpoints) -> Finding:
     if absent:
         return Finding("warn", f"{where}: search attributes {', '.join(absent)} are missing, run `outlast migrate`")
     return Finding("ok", f"{where}, search attributes registered")
+
+
+async def check_workers(found: Endpoints) -> Finding:
+    """Whether workers ask for the work of new sessions, and whether a worker with these settings would be one of them."""
+    queue = found.settings.task_queue
+    async with temporal_client(found) as client:
+        try:
+            routing = await routing_of(client, queue)
+        except RPCError as error:
+            return Finding("warn", f"task queue {queue}: {error.message}")
+    concerns = filter(None, (routing.shortfall(), routing.concern(own_version(found.settings.worker))))
+    if told := "; ".join(concerns):
+        return Finding("warn", told)
+    return Finding("ok", f"{named(routing.current)} ask for work on task queue {queue}")
 
 
 async def check_postgres(found: Endpoints) -> Finding:

@@ -9,7 +9,7 @@ from typing import Any
 from cli.endpoints import Endpoints, api_url, find_endpoints
 from cli.secrets import with_secrets
 from cli.services.ports import listen, listen_near
-from settings import Settings
+from settings import Settings, WorkerSettings
 from workflows.contracts.errors import SetupError
 
 Say = Callable[[str], None]
@@ -24,8 +24,13 @@ async def run_worker(settings: Settings, stop: asyncio.Event, say: Say) -> None:
     running = asyncio.create_task(worker.run(found.settings, stop, address=found.temporal, ready=ready))
     await first_of(running, ready.wait())
     if not running.done():
-        say(f"worker ready, task queue {settings.task_queue}")
+        say(f"worker ready, task queue {settings.task_queue}{version_of(settings.worker)}")
     await running
+
+
+def version_of(worker: WorkerSettings) -> str:
+    """Its version as a worker names it when it starts; empty for one without."""
+    return f", version {worker.deployment}:{worker.build_id}" if worker.deployment else ""
 
 
 async def run_api(settings: Settings, stop: asyncio.Event, say: Say) -> None:

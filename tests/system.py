@@ -26,7 +26,7 @@ from profiles.loading import load_profiles
 from settings import ApiSettings, DatabaseSettings, Settings
 from tests import services
 from tests.models import Script, ScriptedModels, says, script
-from worker import build_worker, measured
+from worker import WORKFLOWS, build_worker, measured
 from workflows.contracts.naming import session_workflow_id
 from workflows.model.session import Caller
 
@@ -126,11 +126,12 @@ async def running_system(
     apis: int = 1,
     like: System | None = None,
     interceptors: Sequence[Any] = (),
+    workflows: Sequence[type] = WORKFLOWS,
     **changes: Any,
 ) -> AsyncIterator[System]:
     """Starts everything on a database, a task queue and a tenant of its own, or again where `like` ran.
 
-    `database_url` is the schema owner's, whom the test's own connection is; api and worker are the runtime role. `changes` are settings, `interceptors` the worker's.
+    `database_url` is the schema owner's, whom the test's own connection is; api and worker are the runtime role. `changes` are settings, `interceptors` and `workflows` the worker's.
     """
     name = like.tenant if like else f"system-{uuid4().hex[:12]}"
     scripted = scripted or script(says("hello"))
@@ -146,7 +147,7 @@ async def running_system(
         intercepted = Client(
             temporal.service_client, namespace=temporal.namespace, data_converter=temporal.data_converter, interceptors=interceptors
         )
-        await stack.enter_async_context(build_worker(intercepted, kit))
+        await stack.enter_async_context(build_worker(intercepted, kit, workflows))
         await stack.enter_async_context(retaining_events(settings, kit.db, kit.locks))
         clients = [await _api(stack, settings, address, name) for _ in range(apis)]
         conn = await asyncpg.connect(database_url)

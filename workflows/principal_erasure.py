@@ -38,4 +38,4 @@ class PrincipalErasureWorkflow:
             await erased(erase_sessions, part, f"{len(page)} sessions")
             info = workflow.info()
             if info.is_continue_as_new_suggested() or info.get_current_history_length() >= policies.ROLL_EVENTS:
-                workflow.continue_as_new(erase)
+                workflow.continue_as_new(erase, initial_versioning_behavior=policies.NEXT_RUN)

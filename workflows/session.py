@@ -11,7 +11,6 @@ from typing import Any
 from temporalio import workflow
 
 from workflows.asking import written
-from workflows.contracts import policies
 from workflows.contracts.inputs import (
     AmendInput,
     AmendReceipt,
@@ -42,6 +41,7 @@ from workflows.session_desk import SessionDesk
 from workflows.session_inputs import SessionInputs
 from workflows.session_jobs import SessionJobs
 from workflows.session_mending import SessionMending
+from workflows.session_rollover import SessionRollover
 from workflows.session_steering import SessionSteering
 
 
@@ -62,6 +62,7 @@ class SessionWorkflow:
         self._amends = SessionAmends(self._jobs, self._inputs)
         self._chores = SessionChores(self._jobs)
         self._clock = SessionClock(self._jobs, self._inputs)
+        self._rollover = SessionRollover(self._jobs, self._inputs)
 
     @workflow.run
     async def run(self, start: SessionStart) -> None:
@@ -69,12 +70,12 @@ class SessionWorkflow:
         await self._load(start)
         watch = asyncio.create_task(self._clock.watch())
         while not self._over():
-            await workflow.wait_condition(lambda: bool(self._jobs.state.queue) or self._due_to_roll() or self._over())
-            if self._due_to_roll():
+            await workflow.wait_condition(lambda: bool(self._jobs.state.queue) or self._rollover.due() or self._over())
+            if self._rollover.due():
                 # A handler may wait for what is queued, so the queue goes first; it travels where no handler waits.
                 await workflow.wait_condition(lambda: workflow.all_handlers_finished() or bool(self._jobs.state.queue))
                 if workflow.all_handlers_finished():
-                    workflow.continue_as_new(self._jobs.carried())
+                    self._rollover.begin_anew()
             if self._jobs.state.queue:
                 await self._chores.take_next()
         watch.cancel()
@@ -93,19 +94,6 @@ class SessionWorkflow:
         except Exception:
             workflow.logger.exception("the session could not be loaded")
             self._desk.unloadable = self._desk.refused = True
-
-    def _due_to_roll(self) -> bool:
-        info = workflow.info()
-        return self._jobs.state.head.born and not self._jobs.closing and self._long_enough(info)
-
-    def _long_enough(self, info: workflow.Info) -> bool:
-        return (
-            self._jobs.roll_asked
-            or info.is_continue_as_new_suggested()
-            or info.get_current_history_length() >= policies.ROLL_EVENTS
-            or info.get_current_history_size() >= policies.ROLL_BYTES
-            or self._inputs.accepted >= policies.ROLL_UPDATES
-        )
 
     def _over(self) -> bool:
         unborn = self._desk.refused and not self._jobs.state.head.born and workflow.all_handlers_finished()

@@ -14,7 +14,7 @@ from cli.endpoints import Endpoints, api_url, temporal_client, with_database, wi
 from cli.record import DevRecord, remove_record
 from cli.secrets import furnished, keep_secrets
 from cli.serving import api_socket, first_of, serve_api
-from settings import Settings
+from settings import Settings, WorkerSettings
 from workflows.contracts.errors import SetupError
 
 WORKER_AGAIN_SECONDS = 1.0
@@ -39,7 +39,8 @@ class Stack:
     def __init__(self, settings: Settings, screen: Screen, *, ephemeral: bool, encrypted: bool) -> None:
         folder = state_folder(settings.data_dir, ephemeral=ephemeral)
         self._secrets = keep_secrets(folder, encrypted=encrypted and not settings.codec.keys)
-        self._settings = settings = furnished(settings, self._secrets)
+        # One worker that always runs the code that is there has no use for versions.
+        self._settings = settings = furnished(settings, self._secrets).model_copy(update={"worker": WorkerSettings()})
         self._screen = screen
         self._socket = api_socket(settings, movable=True, say=screen.say)
         self._url = api_url(settings.api.host, self._socket.getsockname()[1])

@@ -161,6 +161,7 @@ async def test_doctor_is_content_with_a_good_set_up(programs: Programs, database
         "access": "ok",
         "models": "ok",
         "temporal": "ok",
+        "workers": "warn",
         "postgres": "ok",
         "signing keys": "warn",
         "payload keys": "warn",

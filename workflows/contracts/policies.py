@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from temporalio.common import RetryPolicy
+from temporalio.workflow import ContinueAsNewVersioningBehavior
 
 from workflows.model.call import OpenCall
 
@@ -71,6 +72,9 @@ ROLL_EVENTS = 600
 ROLL_BYTES = 1_000_000
 ROLL_UPDATES = 200
 """A run continues as new at any of these, between turns."""
+
+NEXT_RUN = ContinueAsNewVersioningBehavior.AUTO_UPGRADE
+"""Where a run that is pinned to a build continues as new: on the version that is current by then. Workers without a version know none."""
 
 CARRIED_IDS = 50
 """How many of them a run hands to the next one: the carried state is paid for at each rollover, and rows know the older ids by then (L1)."""

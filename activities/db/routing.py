@@ -1,0 +1,111 @@
+"""Which workers Temporal sends a task queue's sessions to: those of one version, or those without any."""
+
+from collections.abc import Set
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from temporalio.api.deployment.v1 import WorkerDeploymentVersion as VersionMessage
+from temporalio.api.enums.v1 import TaskQueueType, WorkerVersioningMode
+from temporalio.api.taskqueue.v1 import PollerInfo, TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.client import Client
+from temporalio.common import WorkerDeploymentVersion
+
+from settings import WorkerSettings
+
+Version = WorkerDeploymentVersion | None
+"""A version of a Worker Deployment; None stands for workers without one."""
+
+SET_CURRENT = "temporal worker deployment set-current-version"
+
+POLLED_WITHIN = timedelta(seconds=90)
+"""Idle workers ask again every minute; one that has not for this long is gone, though Temporal lists it for five."""
+
+
+@dataclass(frozen=True)
+class Routing:
+    """Where a task queue's sessions go. `current` takes new ones and those without a version, except for the `percentage` (0 to 100)
+    of them that `ramping` takes. `polled` are the versions whose workers ask for work.
+    """
+
+    task_queue: str
+    current: Version
+    ramping: Version
+    percentage: float
+    polled: Set[Version]
+
+    @property
+    def served(self) -> bool:
+        """Whether a worker asks for the work of new sessions."""
+        return self.current in self.polled
+
+    def shortfall(self) -> str | None:
+        """Why new sessions find no worker, in one line; None if they find one."""
+        if self.served:
+            return None
+        if not self.polled:
+            return f"no worker asks for work on task queue {self.task_queue}"
+        asking = ", ".join(sorted(named(version) for version in self.polled))
+        return (
+            f"new sessions of task queue {self.task_queue} go to {named(self.current)}, and only {asking} ask for work: "
+            f"start such a worker, or make another version current with `{SET_CURRENT}`"
+        )
+
+    def concern(self, own: Version) -> str | None:
+        """What a worker of version `own` should know if new sessions do not come to it, in one line."""
+        if own == self.current:
+            return None
+        if own == self.ramping and self.percentage > 0:
+            return f"{named(own)} get {self.percentage:g} % of the new sessions, the others go to {named(self.current)}"
+        if own is None and self.current is not None:
+            return (
+                f"new sessions go to {named(self.current)}, {named(own)} get nothing: set OUTLAST_WORKER__DEPLOYMENT and "
+                f"OUTLAST_WORKER__BUILD_ID, or `{SET_CURRENT} --deployment-name {self.current.deployment_name} --unversioned`"
+            )
+        assert own is not None
+        command = f"{SET_CURRENT} --deployment-name {own.deployment_name} --build-id {own.build_id}"
+        return f"new sessions go to {named(self.current)}; {named(own)} get them after `{command}`"
+
+
+def named(version: Version) -> str:
+    """A version's workers, for people."""
+    return f"workers of {version.deployment_name}:{version.build_id}" if version else "workers without a version"
+
+
+def own_version(settings: WorkerSettings) -> Version:
+    """The version that a worker with these settings is."""
+    return WorkerDeploymentVersion(settings.deployment, settings.build_id) if settings.deployment else None
+
+
+async def routing_of(client: Client, task_queue: str) -> Routing:
+    """Where Temporal sends the sessions of a task queue. A change of the current version shows within a second or two. Raises RPCError."""
+    answer = await client.workflow_service.describe_task_queue(
+        DescribeTaskQueueRequest(
+            namespace=client.namespace,
+            task_queue=TaskQueue(name=task_queue),
+            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+        )
+    )
+    since = datetime.now(UTC) - POLLED_WITHIN
+    told = answer.versioning_info
+    return Routing(
+        task_queue=task_queue,
+        current=_version(told.current_deployment_version),
+        ramping=_version(told.ramping_deployment_version),
+        percentage=told.ramping_version_percentage,
+        polled={_polled_as(poller) for poller in answer.pollers if poller.last_access_time.ToDatetime(UTC) >= since},
+    )
+
+
+def _version(message: VersionMessage) -> Version:
+    return WorkerDeploymentVersion(message.deployment_name, message.build_id) if message.build_id else None
+
+
+def _polled_as(poller: PollerInfo) -> Version:
+    options = poller.deployment_options
+    if options.worker_versioning_mode != WorkerVersioningMode.WORKER_VERSIONING_MODE_VERSIONED:
+        return None
+    return WorkerDeploymentVersion(options.deployment_name, options.build_id)
+
+
+__all__ = ["Routing", "Version", "named", "own_version", "routing_of"]

@@ -1,0 +1,182 @@
+"""Worker Versioning: workers of two builds side by side, and sessions that cross from one to the other without losing anything."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+from temporalio import workflow
+from temporalio.client import WorkflowHistory
+
+from cli.doctor import check_workers
+from cli.endpoints import Endpoints
+from tests.http.builds import Builds, temporal, where
+from tests.models import calls, says, script, waits
+from tests.replay.changed import ChangedSession
+from tests.replay.patched import PATCH, PatchedSession
+from tests.replay.record import histories_of
+from tests.replay.test_histories import replayer
+from tests.system import System, running_system
+from worker import WORKFLOWS, tell_routing
+from workflows.erasure import ErasureWorkflow
+
+ASKS = calls(("h1", "open_page", {"url": "a"}), ("h2", "ask_user", {"question": "b"}))
+CHANGED = [ChangedSession, ErasureWorkflow]
+PATCHED = [PatchedSession, ErasureWorkflow]
+
+
+async def memo(system: System, session: str) -> set[str]:
+    """The names of what a session's open run has in its memo."""
+    return set(await (await system.workflow(session).describe()).memo())
+
+
+async def parts(history: WorkflowHistory, *workflows: type) -> bool:
+    """Whether a history and the code part."""
+    result = await replayer(*workflows).replay_workflow(history, raise_on_replay_failure=False)
+    if result.replay_failure is not None and not isinstance(result.replay_failure, workflow.NondeterminismError):
+        raise result.replay_failure
+    return result.replay_failure is not None
+
+
+def marked(history: WorkflowHistory) -> bool:
+    """Whether the patch was recorded."""
+    return any(PATCH.encode() in event.marker_recorded_event_attributes.SerializeToString() for event in history.events)
+
+
+async def contents(system: System, session: str) -> list[str]:
+    return [row["content"] for row in await system.messages(session)]
+
+
+async def test_sessions_stay_on_their_build_until_they_roll_and_then_go_on_with_the_new_one(
+    database_url: str, temporal_address: str
+) -> None:
+    builds, gate = Builds(), asyncio.Event()
+    scripted = script(ASKS, waits(gate, "of the ", "old"), says("never"))
+    async with AsyncExitStack() as both:
+        stopping_old = await both.enter_async_context(AsyncExitStack())
+        old = await stopping_old.enter_async_context(running_system(database_url, temporal_address, scripted, worker=builds.settings("1")))
+        await builds.make_current(old, "1")
+        await old.chat("waiting", "do it")
+        living = asyncio.create_task(old.chat("living", "hello"))
+        await old.until(lambda: len(old.script.requests) == 2)
+        new = await both.enter_async_context(
+            running_system(database_url, temporal_address, script(says("new")), like=old, workflows=CHANGED, worker=builds.settings("2"))
+        )
+        await builds.make_current(new, "2")
+
+        assert (await old.chat("born", "hi"))["content"] == "new"
+        gate.set()
+        assert (await living)["content"] == "of the old"
+        assert [(await where(new, session))[0] for session in ("waiting", "living", "born")] == ["1", "1", "2"]
+
+        assert (await old.chat("living", "and now"))["content"] == "new", "woken, it rolls before it does anything"
+        await builds.stay(new, "1", 1)
+        await builds.roll_all(new, "1")
+        await builds.stay(new, "1", 0)
+        await stopping_old.aclose()
+
+        assert (await new.resume("waiting", "h1")).status_code == 200
+        assert (await new.resume("waiting", "h2")).json()["content"] == "new"
+        assert [(await where(new, session))[0] for session in ("waiting", "living", "born")] == ["2", "2", "2"]
+        assert await contents(new, "waiting") == ["do it", "new"]
+        assert await contents(new, "living") == ["hello", "of the old", "and now", "new"]
+        assert "hasty" in await memo(new, "waiting"), "what the new code does, it does"
+
+        before, after = await histories_of(new, "waiting")
+        assert (await parts(before, *WORKFLOWS), await parts(before, *CHANGED)) == (False, True)
+        assert (await parts(after, *WORKFLOWS), await parts(after, *CHANGED)) == (True, False)
+
+
+async def test_where_every_change_is_patched_sessions_cross_in_the_middle_of_a_run(database_url: str, temporal_address: str) -> None:
+    """What a run did the old way it goes on doing the old way; what it has not come to yet it does the new way."""
+    builds = Builds()
+    async with AsyncExitStack() as both:
+        stopping_old = await both.enter_async_context(AsyncExitStack())
+        old = await stopping_old.enter_async_context(
+            running_system(database_url, temporal_address, script(ASKS), worker=builds.settings("1", "auto_upgrade"))
+        )
+        await builds.make_current(old, "1")
+        for session in ("fresh", "midway"):
+            await old.chat(session, "do it")
+        await old.resume("midway", "h1")
+        runs = [(await where(old, session))[1] for session in ("fresh", "midway")]
+        new = await both.enter_async_context(
+            running_system(
+                database_url,
+                temporal_address,
+                script(says("new"), calls(("h3", "open_page", {"url": "c"}))),
+                like=old,
+                workflows=PATCHED,
+                worker=builds.settings("2", "auto_upgrade"),
+            )
+        )
+        await builds.make_current(new, "2")
+        await stopping_old.aclose()
+
+        await new.resume("fresh", "h1")
+        assert (await new.resume("midway", "h2")).json()["content"] == "new"
+        assert [await where(new, session) for session in ("fresh", "midway")] == [("2", runs[0]), ("2", runs[1])]
+        assert ("noted" in await memo(new, "fresh"), "noted" in await memo(new, "midway")) == (True, False)
+        assert await contents(new, "midway") == ["do it", "new"]
+        (fresh,), (midway,) = await histories_of(new, "fresh"), await histories_of(new, "midway")
+        assert (marked(fresh), marked(midway)) == (True, False)
+        assert not await parts(fresh, *PATCHED) and not await parts(midway, *PATCHED)
+        assert await parts(fresh, *WORKFLOWS), "a build from before the patch can't take it back"
+
+        await new.workflow("midway").signal("roll")
+        await new.chat("midway", "again")
+        assert (await new.resume("midway", "h3")).status_code == 200
+        assert "noted" in await memo(new, "midway"), "the next run knows no old way"
+
+
+async def test_a_release_is_taken_back_and_a_build_without_workers_is_left(database_url: str, temporal_address: str) -> None:
+    builds = Builds()
+    async with AsyncExitStack() as both:
+        old = await both.enter_async_context(
+            running_system(database_url, temporal_address, script(says("old")), worker=builds.settings("1"))
+        )
+        await builds.make_current(old, "1")
+        await old.chat("s1", "one")
+        async with running_system(database_url, temporal_address, script(says("new")), like=old, worker=builds.settings("2")) as new:
+            await builds.make_current(new, "2")
+            assert (await old.chat("s1", "two"))["content"] == "new"
+            assert (await old.chat("s2", "one"))["content"] == "new"
+            await builds.make_current(new, "1")
+            assert (await old.chat("s1", "three"))["content"] == "old"
+        assert await contents(old, "s1") == ["one", "old", "two", "new", "three", "old"]
+
+        await old.workflow("s2").signal("roll")  # nobody hears it: its build has no worker any more
+        asked = f"TemporalWorkerDeploymentVersion = '{builds.deployment}:2' AND ExecutionStatus = 'Running'"
+        await builds.stay(old, "2", 1)
+        moved = ("--versioning-override-behavior", "one_time", "--versioning-override-deployment-name", builds.deployment)
+        code, said = await temporal(
+            old, "workflow", "update-options", "--query", asked, *moved, "--versioning-override-build-id", "1", "--yes"
+        )
+        assert code == 0, said
+        assert (await old.chat("s2", "two"))["content"] == "old"
+        assert (await where(old, "s2"))[0] == "1"
+        assert len(await histories_of(old, "s2")) == 2, "the signal was heard where it arrived"
+
+
+async def test_who_would_serve_new_sessions_is_said_before_somebody_waits(
+    database_url: str, temporal_address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    builds = Builds()
+    async with running_system(database_url, temporal_address, script(says("x")), worker=builds.settings("1")) as system:
+        found = Endpoints(system.settings, temporal_address, None)
+
+        async def missing() -> bool:
+            answer = await system.http.get("/health/ready")
+            return answer.status_code == 503 and f"only workers of {builds.deployment}:1 ask for work" in answer.json()["detail"]
+
+        await system.until(missing)
+        finding = await check_workers(found)
+        assert finding.verdict == "warn"
+        assert f"set-current-version --deployment-name {builds.deployment} --build-id 1" in finding.text
+        await tell_routing(system.temporal, system.settings)
+        assert f"workers of {builds.deployment}:1 get them after `temporal worker deployment set-current-version" in caplog.text
+        caplog.clear()
+        await builds.make_current(system, "1")
+        await tell_routing(system.temporal, system.settings)
+        assert "set-current-version" not in caplog.text
+        assert (await system.http.get("/health/ready")).status_code == 200
+        assert (await check_workers(found)).verdict == "ok"
