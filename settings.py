@@ -236,8 +236,31 @@ class TemporalSettings(_Group):
     """Temporal. The connection itself is configured by Temporal's own `TEMPORAL_*` variables or TOML profile."""
 
     inline_limit_bytes: int = Field(
-        128 * 1024, ge=1024, description="Payloads over this go to Postgres, and Temporal's history keeps a reference."
+        128 * 1024, ge=1024, description="Payloads over this go to Postgres or S3, and Temporal's history keeps a reference."
     )
+
+
+class PayloadSettings(_Group):
+    """Payloads that are too large for Temporal's histories. See [payloads.md](payloads.md)."""
+
+    driver: Literal["postgres", "s3"] = Field(
+        "postgres", description="Where new ones are kept. Those in the other place stay readable. `s3` needs the extra `outlast[s3]`."
+    )
+    s3_bucket: str = Field("", description="The bucket. Needed by driver `s3`, and for as long as anything is in it.")
+    s3_prefix: str = Field(
+        "",
+        pattern=r"^([A-Za-z0-9!_.*'()-][A-Za-z0-9!_.*'()/-]{0,198}/)?$",
+        description="How the keys begin that are this installation's, such as `outlast/`. One that shares a bucket needs its own.",
+    )
+    s3_region: str = Field("", description="The bucket's region. Empty: as the AWS SDK's own configuration says.")
+    s3_endpoint_url: str = Field("", pattern=r"^(https?://[^\s/]+.*)?$", description="Another store that speaks S3. Empty: AWS.")
+    s3_timeout_seconds: float = Field(5.0, gt=0, description="How long one request to S3 may take, repetitions included.")
+
+    @model_validator(mode="after")
+    def _has_bucket(self) -> Self:
+        if self.driver == "s3" and not self.s3_bucket:
+            raise ValueError(f"driver `s3` needs {PREFIX}PAYLOADS__S3_BUCKET")
+        return self
 
 
 class Settings(BaseSettings):
@@ -257,6 +280,7 @@ class Settings(BaseSettings):
     metrics: MetricsSettings = Field(default_factory=MetricsSettings)
     temporal: TemporalSettings = Field(default_factory=TemporalSettings)
     worker: WorkerSettings = Field(default_factory=WorkerSettings)
+    payloads: PayloadSettings = Field(default_factory=PayloadSettings)
     data_dir: Path = Field(Path(".outlast"), description="Where `outlast dev` keeps its state.")
     token: SecretStr = Field(SecretStr(""), description="API key or bearer token that `outlast chat` sends.")
     task_queue: str = Field("outlast", min_length=1, description="Temporal task queue of workers and sessions.")

@@ -19,6 +19,7 @@ from activities.db.locks import StepLocks
 from activities.db.migrate import ensure_usable
 from activities.db.pool import Database
 from activities.db.routing import own_version, routing_of
+from activities.db.storage import Storage
 from activities.erasures import Erasures
 from activities.kit import Kit
 from activities.llm.models import Models
@@ -85,14 +86,14 @@ def measured(address: str) -> Runtime | None:
 
 
 @asynccontextmanager
-async def open_kit(settings: Settings, database: Database) -> AsyncIterator[Kit]:
+async def open_kit(settings: Settings, database: Database, storage: Storage) -> AsyncIterator[Kit]:
     """What activities share. Profiles and models are built before the first task comes. Raises SetupError."""
     profiles = load_profiles(settings)
     models = Models(settings)
     models.warm(profile.model for profile in profiles.values())
     locks = await StepLocks.open(settings.database)
     try:
-        yield Kit(settings=settings, db=database, locks=locks, models=models, profiles=profiles)
+        yield Kit(settings=settings, db=database, storage=storage, locks=locks, models=models, profiles=profiles)
     finally:
         await locks.close()
         await models.close()
@@ -172,9 +173,10 @@ async def run(settings: Settings, stop: asyncio.Event, *, address: str | None = 
     """Runs a worker until `stop` is set. `address` is Temporal's, if its own configuration does not say it. Raises SetupError."""
     await ensure_usable(settings.database)
     database = await Database.open(settings.database)
+    storage = Storage(settings, database)
     try:
-        client = await connect(settings, database, address, for_api=False, runtime=measured(settings.metrics.worker_address))
-        async with open_kit(settings, database) as kit:
+        client = await connect(settings, storage, address, for_api=False, runtime=measured(settings.metrics.worker_address))
+        async with open_kit(settings, database, storage) as kit:
             kit.indexed = await registered(client)
             async with build_worker(client, kit), retaining_events(settings, database, kit.locks):
                 await tell_routing(client, settings)
@@ -182,4 +184,5 @@ async def run(settings: Settings, stop: asyncio.Event, *, address: str | None = 
                     ready.set()
                 await stop.wait()
     finally:
+        await storage.close()
         await database.close()

@@ -67,6 +67,9 @@ class Erasures:
             await sql.delete_session(conn, session_uid=uid, note=json_text({"s": uid, "e": 0}))
         return Erased(rows=rows)
 
+    def _leftovers(self, workflow_id: str) -> Leftovers:
+        return Leftovers(self._kit.storage.stores(self._client.namespace), self._client, workflow_id)
+
     @activity.defn
     async def find_runs(self, erase: EraseHistories) -> FoundRuns:
         """Follows the chain of runs back from the last one, and asks for others that carried the session's uid."""
@@ -93,14 +96,12 @@ class Erasures:
     async def erase_payloads(self, erase: ErasePayloads) -> None:
         """Removes what the session's runs refer to, or what no other session under the same workflow id does."""
         async with beating():
-            leftovers, now = Leftovers(self._kit.db, self._client, erase.erase.workflow_id), datetime.now(UTC)
+            leftovers, now = self._leftovers(erase.erase.workflow_id), datetime.now(UTC)
             try:
-                keys = await (
-                    leftovers.of_runs(erase.run_ids, now) if erase.run_ids else leftovers.of_ended(moment(erase.erase.before), now)
-                )
+                found = await (leftovers.of_runs(erase.run_ids) if erase.run_ids else leftovers.of_ended(moment(erase.erase.before), now))
             except StillInFlight as error:
                 raise still_there(str(error)) from error
-            await leftovers.remove(keys, erase.erase.session_uid)
+            await leftovers.remove(found, erase.erase.session_uid)
 
     @activity.defn
     async def verify_erasure(self, verify: VerifyErasure) -> Erased:
@@ -111,9 +112,10 @@ class Erasures:
                 rows = await _rows_of(conn, uid)
             now = datetime.now(UTC)
             runs = await self.find_runs(erase)
-            payloads = await Leftovers(self._kit.db, self._client, erase.workflow_id).of_ended(moment(erase.before), now)
+            left = await self._leftovers(erase.workflow_id).of_ended(moment(erase.before), now)
+            payloads = sum(map(len, left.values()))
             if any(rows.values()) or runs.run_ids or payloads:
-                return Erased(rows=rows, workflow_runs=len(runs.run_ids), payloads=len(payloads))
+                return Erased(rows=rows, workflow_runs=len(runs.run_ids), payloads=payloads)
             async with self._kit.db.connection() as conn:
                 await sql.verify_erasure(conn, id=uid, workflow_runs=verify.workflow_runs, at=now)
             receipt = await find_receipt(self._kit.db, UUID(uid))

@@ -7,6 +7,7 @@ from activities.context import Conversations
 from activities.db.locks import StepLocks
 from activities.db.pool import Database
 from activities.db.session_tx import SessionTx, session_tx
+from activities.db.storage import Storage
 from activities.llm.models import Models
 from profiles import Profile
 from profiles.loading import Profiles
@@ -23,6 +24,7 @@ class Kit:
 
     settings: Settings
     db: Database
+    storage: Storage
     locks: StepLocks
     models: Models
     profiles: Profiles

@@ -1,13 +1,13 @@
 """Payloads in external storage that no history refers to any more."""
 
-from collections.abc import Collection
-from datetime import datetime
-from uuid import UUID
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
 
 from temporalio.client import Client
 
-from activities.db.pool import Database
-from activities.db.session_tx import sql
+from activities.db.payloads import PayloadStore, Stored
+from activities.db.s3 import DRIVER as S3
+from activities.db.s3 import no_bucket
 from activities.runs import Runs
 from workflows.contracts.errors import OutlastError
 from workflows.contracts.policies import IN_FLIGHT
@@ -15,53 +15,73 @@ from workflows.contracts.policies import IN_FLIGHT
 PAGE = 500
 """Payloads removed at once."""
 
+CLOCKS = timedelta(seconds=5)
+"""How far the clocks of two machines may be apart."""
+
+Found = dict[PayloadStore, list[str]]
+"""Payloads' keys, by the place that they are in."""
+
 
 class StillInFlight(OutlastError):
     """Payloads are so young that a request may carry them that no history shows yet."""
 
 
 class Leftovers:
-    """Looks for them under one workflow id. Raises ServiceUnavailable and RPCError where Postgres or Temporal is not there."""
+    """Looks for them under one workflow id, in every place. Raises ServiceUnavailable and RPCError where one of these or Temporal is not there."""
 
-    def __init__(self, database: Database, client: Client, workflow_id: str) -> None:
-        self._database = database
+    def __init__(self, stores: Sequence[PayloadStore], client: Client, workflow_id: str) -> None:
+        self._stores = stores
         self._runs = Runs(client, workflow_id)
         self._workflow_id = workflow_id
 
-    async def of_runs(self, run_ids: Collection[str], now: datetime) -> list[UUID]:
-        """Those that some runs refer to, which are no leftovers yet: their runs are about to go."""
-        return list(await self._runs.referred_to(run_ids, await self._stored(now)))
+    async def of_runs(self, run_ids: Collection[str]) -> Found:
+        """Those that some runs refer to, which are no leftovers yet: their runs are about to go.
 
-    async def of_ended(self, ended: datetime, now: datetime) -> list[UUID]:
+        Raises PayloadElsewhere if they refer to a place that we are not told of: what is there would stay for ever.
+        """
+        if S3 not in {store.driver for store in self._stores} and await self._runs.refer_to_driver(run_ids, S3):
+            raise no_bucket()
+        found = {}
+        for store in self._stores:
+            stored = await store.of_workflow(self._workflow_id)
+            names = await self._runs.referred_to(run_ids, {one.name for one in stored})
+            found[store] = [one.key for one in stored if one.name in names]
+        return found
+
+    async def of_ended(self, ended: datetime, now: datetime) -> Found:
         """Those of a session that has ended and whose runs are gone.
 
-        Is the id in use again, they are those from before the end to which the other runs don't refer. Raises StillInFlight if one
-        of these was stored shortly before the end, and could be on its way into a run that has begun since.
+        Is the id in use again, they are those from before the end to which the other runs don't refer. Raises StillInFlight if one of them
+        is so young that it could be on its way into a run that has begun since, or is about to begin.
         """
         others = await self._runs.all()
-        found = await self._stored(ended if others else now)
-        referred = await self._runs.referred_to(others, found)
-        left = {key: at for key, at in found.items() if key not in referred}
-        if any(others.values()) and now < ended + IN_FLIGHT and any(at > ended - IN_FLIGHT for at in left.values()):
-            raise StillInFlight("payloads of the session's last moments may be on their way to another one under its id")
-        return list(left)
+        found = {}
+        for store in self._stores:
+            left = await self._unreferred(store, others)
+            if others:
+                left = [one for one in left if one.at <= ended + CLOCKS]
+            if any(one.at > now - IN_FLIGHT for one in left):
+                raise StillInFlight("payloads of the session's last moments may be on their way to another one under its id")
+            found[store] = [one.key for one in left]
+        return found
 
-    async def older_than(self, before: datetime) -> list[UUID]:
-        """Those that were stored before a time, whatever became of their session."""
-        found = await self._stored(before)
-        referred = await self._runs.referred_to(await self._runs.all(), found) if found else set()
-        return [key for key in found if key not in referred]
+    async def older_than(self, before: datetime) -> Found:
+        """Those that were stored before a time, whatever became of their session. `before` is at least IN_FLIGHT ago."""
+        found = {}
+        for store in self._stores:
+            stored = [one for one in await store.of_workflow(self._workflow_id) if one.at <= before]
+            found[store] = [one.key for one in await self._unreferred(store, await self._runs.all(), stored)] if stored else []
+        return found
 
-    async def remove(self, keys: Collection[UUID], erasure_id: str | None = None) -> int:
-        """Removes payloads, each page of them in the transaction that counts it for an erasure. Answers how many there were."""
-        removed, rest = 0, list(keys)
-        while rest:
-            page, rest = rest[:PAGE], rest[PAGE:]
-            async with self._database.connection() as conn:
-                removed += await sql.delete_payloads(conn, keys=page, erasure_id=erasure_id)
+    async def remove(self, found: Found, erasure_id: str | None = None) -> int:
+        """Removes payloads, page by page, and counts each for an erasure. Answers how many there were."""
+        removed = 0
+        for store, keys in found.items():
+            for start in range(0, len(keys), PAGE):
+                removed += await store.remove(keys[start : start + PAGE], erasure_id)
         return removed
 
-    async def _stored(self, before: datetime) -> dict[UUID, datetime]:
-        async with self._database.connection() as conn:
-            rows = sql.payloads_of_workflow(conn, workflow_id=self._workflow_id, before=before)
-            return {row["key"]: row["created_at"] async for row in rows}
+    async def _unreferred(self, store: PayloadStore, run_ids: Collection[str], stored: list[Stored] | None = None) -> list[Stored]:
+        stored = await store.of_workflow(self._workflow_id) if stored is None else stored
+        names = await self._runs.referred_to(run_ids, {one.name for one in stored})
+        return [one for one in stored if one.name not in names]

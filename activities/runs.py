@@ -1,18 +1,22 @@
 """Runs of a workflow as Temporal holds them: which there are, what they refer to, and how they go."""
 
+import json
 import re
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Iterator
 from datetime import datetime
-from uuid import UUID
 
-from temporalio.api.common.v1 import WorkflowExecution
+from google.protobuf.message import Message
+from temporalio.api.common.v1 import Payload, WorkflowExecution
 from temporalio.api.history.v1 import History
+from temporalio.api.sdk.v1.external_storage_pb2 import ExternalStorageReference
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest, GetWorkflowExecutionHistoryRequest
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-UUIDS = re.compile(rb"(?=([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}))")
-"""Whatever looks like one, wherever it begins: what is not a payload's key does no harm."""
+NAMES = re.compile(rb"(?=([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{64}))")
+"""Whatever looks like a uuid or a SHA-256, wherever it begins: what is not a payload's name does no harm."""
+
+REFERENCE = ExternalStorageReference.DESCRIPTOR.full_name.encode()
 
 
 class Runs:
@@ -52,20 +56,29 @@ class Runs:
         return [run.run_id for run in runs if (await run.memo()).get("session_uid", session_uid) == session_uid]
 
     async def all(self) -> dict[str, bool]:
-        """Every run that there is, and whether it is open. The newest one is asked for by name: a list may lag behind."""
-        listed = [run.run_id async for run in self._client.list_workflows(f"WorkflowId = '{self._id}'")]
-        newest = await self._describe(None)
-        found = [await self._describe(run_id) for run_id in listed] + [newest]
+        """Every run that there is, and whether it is open. The newest one and what it continues are asked for: a list may lag behind."""
+        run_ids = [run.run_id async for run in self._client.list_workflows(f"WorkflowId = '{self._id}'")]
+        if (newest := await self._describe(None)) is not None:
+            run_ids += [run_id async for run_id in self.chain(newest.run_id)]
+        found = [await self._describe(run_id) for run_id in dict.fromkeys(run_ids)]
         return {run.run_id: run.status == WorkflowExecutionStatus.RUNNING for run in found if run is not None}
 
-    async def referred_to(self, run_ids: Collection[str], keys: Collection[UUID]) -> set[UUID]:
-        """Those of these payloads in external storage that the histories of runs refer to: by their keys, which are never encrypted."""
-        wanted = {str(key).encode(): key for key in keys}
-        found: set[UUID] = set()
+    async def referred_to(self, run_ids: Collection[str], names: Collection[str]) -> set[str]:
+        """Those of these payloads in external storage that the histories of runs refer to: by their names, which are never encrypted."""
+        wanted = {name.encode(): name for name in names}
+        found: set[str] = set()
         for run_id in run_ids if wanted else ():
-            named = set(UUIDS.findall((await self._history(run_id)).SerializeToString()))
-            found.update(key for name, key in wanted.items() if name in named)
+            named = set(NAMES.findall((await self._history(run_id)).SerializeToString()))
+            found.update(name for written, name in wanted.items() if written in named)
         return found
+
+    async def refer_to_driver(self, run_ids: Collection[str], driver: str) -> bool:
+        """Whether the histories of runs refer to payloads that a driver of external storage keeps."""
+        for run_id in run_ids:
+            history = await self._history(run_id)
+            if driver.encode() in history.SerializeToString() and driver in map(_driver_of, _payloads(history)):
+                return True
+        return False
 
     async def delete(self, run_id: str) -> None:
         """Asks Temporal to remove a run, which it does in the background."""
@@ -104,3 +117,24 @@ class Runs:
             if events or not page.next_page_token:
                 return history
             request.next_page_token = page.next_page_token
+
+
+def _driver_of(payload: Payload) -> str | None:
+    """The driver that keeps what a payload stands for; None for one that stands for itself."""
+    return json.loads(payload.data).get("driverName") if payload.metadata.get("messageType") == REFERENCE else None
+
+
+def _payloads(message: Message) -> Iterator[Payload]:
+    """All payloads in a message, however deep."""
+    if isinstance(message, Payload):
+        yield message
+        return
+    for field, value in message.ListFields():
+        if field.message_type is None:
+            continue
+        if field.message_type.GetOptions().map_entry:
+            parts = [part for part in value.values() if isinstance(part, Message)]
+        else:
+            parts = [value] if isinstance(value, Message) else list(value)
+        for part in parts:
+            yield from _payloads(part)

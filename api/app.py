@@ -21,6 +21,7 @@ from activities.db.pauses import Pauses
 from activities.db.pool import Database
 from activities.db.reads import Reads
 from activities.db.search import Search
+from activities.db.storage import Storage
 from activities.db.transcripts import Transcripts
 from api import errors, openapi
 from api.deps import Api
@@ -107,7 +108,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
     database = await Database.open(settings.database)
     log, feed = EventLog(database), await Feed.open(settings.database)
-    temporal = await connect(settings, database, app.state.temporal_address, for_api=True)
+    storage = Storage(settings, database)
+    temporal = await connect(settings, storage, app.state.temporal_address, for_api=True)
     access = Access(settings.access, ApiKeys(database))
     shown = {"expires": settings.session_ttl_hours > 0, "held": settings.session_hold_while_pending}
     app.state.api = Api(
@@ -128,6 +130,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         log=log,
         feed=feed,
         tails=Tails(log, feed, settings),
+        storage=storage,
         temporal=temporal,
         workflows=Workflows(temporal, settings.task_queue),
         keyring=app.state.keyring,
@@ -139,4 +142,5 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     finally:
         await access.close()
         await feed.close()
+        await storage.close()
         await database.close()

@@ -5,8 +5,8 @@ from temporalio.converter import DefaultPayloadConverter
 
 from activities.db.client import data_converter
 from activities.db.encryption import AesGcmCodec, PayloadUnreadable
-from activities.db.payloads import PayloadGone, PostgresDriver
-from activities.db.pool import Database
+from activities.db.payloads import PayloadElsewhere, PayloadGone
+from activities.db.storage import Storage
 from workflows.contracts.naming import tenant_prefix
 
 PLAIN = DefaultPayloadConverter()
@@ -15,9 +15,9 @@ PLAIN = DefaultPayloadConverter()
 class Codec:
     """The payloads of a tenant's workflows, in plain text and as they are kept. `codec` encrypts, if anything does."""
 
-    def __init__(self, codec: AesGcmCodec | None, database: Database, tenant: str) -> None:
+    def __init__(self, codec: AesGcmCodec | None, storage: Storage, tenant: str) -> None:
         self._codec = codec and codec.of(tenant, tenant)
-        self._converter = data_converter(PostgresDriver(database, only=tenant_prefix(tenant)), self._codec)
+        self._converter = data_converter(storage.external(only=tenant_prefix(tenant)), self._codec)
 
     async def shown(self, payload: Payload) -> Payload:
         """A payload in plain text, fetched first if the history only refers to it.
@@ -26,7 +26,7 @@ class Codec:
         """
         try:
             (value,) = await self._converter.decode([payload])
-        except (PayloadGone, PayloadUnreadable, RuntimeError, KeyError, ValueError):
+        except (PayloadElsewhere, PayloadGone, PayloadUnreadable, RuntimeError, KeyError, ValueError):
             return payload
         (plain,) = PLAIN.to_payloads([value])
         return plain

@@ -19,6 +19,7 @@ from activities.db.pauses import Pauses
 from activities.db.pool import Database
 from activities.db.reads import Reads
 from activities.db.search import Search
+from activities.db.storage import Storage
 from activities.db.transcripts import Transcripts
 from api.identity import Access
 from api.sending import Workflows
@@ -49,6 +50,7 @@ class Api:
     log: EventLog
     feed: Feed
     tails: Tails
+    storage: Storage
     temporal: Client
     workflows: Workflows
     keyring: KeyRing

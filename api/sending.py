@@ -70,7 +70,7 @@ class Workflows:
     """Session workflows, by tenant and session id.
 
     Each method raises Refusal for what the session refused (`not_found` if there is no such session), and ServiceUnavailable
-    where Temporal, or Postgres for a large payload, is not there.
+    where Temporal, or Postgres or S3 for a large payload, is not there.
     """
 
     def __init__(self, client: Client, task_queue: str) -> None:

@@ -7,6 +7,7 @@ import worker
 from activities.context import Conversations
 from activities.db.client import connect
 from activities.db.pool import Database
+from activities.db.storage import Storage
 from activities.llm.models import request_settings
 from activities.search_attributes import registered
 from benchmarks.models import BenchModels
@@ -18,8 +19,9 @@ from settings import Settings
 async def serve(settings: Settings, address: str, *, cached: bool) -> None:
     """Runs the worker until the process is ended."""
     database = await Database.open(settings.database)
-    client = await connect(settings, database, address, for_api=False)
-    async with worker.open_kit(settings, database) as kit:
+    storage = Storage(settings, database)
+    client = await connect(settings, storage, address, for_api=False)
+    async with worker.open_kit(settings, database, storage) as kit:
         kit.models = BenchModels(settings)
         request_settings(kit.models.of(settings.model))  # imports what building a provider's model would have imported
         kit.indexed = await registered(client)

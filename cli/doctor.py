@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.service import RPCError
 
+from activities.db.bucket import Bucket
 from activities.db.encryption import KEY_BYTES
 from activities.db.keyring import read_keys
 from activities.db.migrate import schema_status
@@ -25,7 +26,7 @@ from cli.secrets import with_secrets
 from cli.serving import Say, is_loopback
 from profiles.loading import default_profile, load_profiles
 from settings import Settings
-from workflows.contracts.errors import OutlastError, SetupError
+from workflows.contracts.errors import OutlastError, ServiceUnavailable, SetupError
 
 CHECK_SECONDS = 5.0
 PYTHON = ((3, 11), (3, 15))
@@ -70,6 +71,8 @@ async def run_doctor(say: Say, **overrides: Any) -> bool:
     if found is not None:
         tell("signing keys", check_signing(found))
         tell("payload keys", check_codec(found))
+    if settings is not None:
+        tell("payloads", await bounded(partial(check_payloads, settings)))
     return not failed
 
 
@@ -175,3 +178,21 @@ async def check_postgres(found: Endpoints) -> Finding:
         rights = "owns it" if status.role == status.owner else "holds what api and worker need"
         return Finding("ok", f"schema at {status.current}, role {status.role} {rights}")
     return Finding("FAIL", f"{status.state}: {status.error}")
+
+
+async def check_payloads(settings: Settings) -> Finding:
+    """Where large payloads are kept, and whether an object can be written to the bucket, if there is one, read and removed."""
+    if not settings.payloads.s3_bucket:
+        return Finding("ok", "large ones are kept in Postgres")
+    bucket = Bucket(settings.payloads)
+    try:
+        await bucket.probe()
+        versions = await bucket.keeps_versions()
+    except ServiceUnavailable as error:
+        return Finding("FAIL", f"{bucket.where}: {error}")
+    finally:
+        await bucket.close()
+    text = f"{bucket.where}, written, read and removed; new ones go to {settings.payloads.driver}"
+    if versions:
+        return Finding("warn", f"{text}; the bucket keeps versions, so that erasures have to remove each, and nobody else's removal is one")
+    return Finding("ok", text)

@@ -1,7 +1,7 @@
 """Where Postgres and Temporal are: as configured, else those of the `outlast dev` on the same data folder."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -98,11 +98,13 @@ async def temporal_client(found: Endpoints) -> "AsyncIterator[Client]":
     """A client of Temporal as a worker has it. Raises SetupError, and ServiceUnavailable if Temporal does not answer."""
     from activities.db.client import connect
     from activities.db.pool import Database
+    from activities.db.storage import Storage
     from cli.secrets import with_secrets
 
     found = with_secrets(found)
-    database = await Database.open(found.settings.database)
-    try:
-        yield await connect(found.settings, database, found.temporal, for_api=False)
-    finally:
-        await database.close()
+    async with AsyncExitStack() as stack:
+        database = await Database.open(found.settings.database)
+        stack.push_async_callback(database.close)
+        storage = Storage(found.settings, database)
+        stack.push_async_callback(storage.close)
+        yield await connect(found.settings, storage, found.temporal, for_api=False)

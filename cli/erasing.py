@@ -14,7 +14,7 @@ from cli.endpoints import find_endpoints, temporal_client, usable_database
 from cli.options import DataDir, check_parties, configured, note, operator, say
 from cli.running import attempt, leave
 from settings import Settings
-from workflows.contracts.errors import SetupError
+from workflows.contracts.errors import ServiceUnavailable, SetupError
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -53,7 +53,7 @@ def collect(
     ] = 24.0,
     data_dir: DataDir = None,
 ) -> None:
-    """Remove payloads from Postgres that no history in Temporal refers to (any more)."""
+    """Remove payloads from Postgres and S3 that no history in Temporal refers to (any more)."""
     settings = configured(data_dir)
     leave(attempt(lambda: asyncio.run(run_collect(settings, timedelta(hours=older_than)))))
 
@@ -102,18 +102,41 @@ def _confirmed(question: str) -> bool:
 
 
 async def run_collect(settings: Settings, age: timedelta) -> None:
-    """Removes what no history refers to, workflow by workflow. Raises OutlastError."""
-    from activities.db.payloads import workflows_with_payloads
+    """Removes what no history refers to, place by place and workflow by workflow. Raises OutlastError."""
+    from temporalio.service import RPCError
+
+    from activities.db.storage import Storage
     from activities.leftovers import Leftovers
 
-    before, removed, looked = datetime.now(UTC) - age, 0, 0
+    before = datetime.now(UTC) - age
     async with AsyncExitStack() as stack:
         database, client, _ = await _opened(stack, settings)
-        for workflow_id in await workflows_with_payloads(database, before):
-            leftovers = Leftovers(database, client, workflow_id)
-            removed += await leftovers.remove(await leftovers.older_than(before))
-            looked += 1
-    say(f"payloads of {looked} workflows looked at, {removed} removed")
+        storage = Storage(settings, database)
+        stack.push_async_callback(storage.close)
+        for store in storage.stores(client.namespace):
+            removed, workflows = 0, await store.workflows(before)
+            if workflows:
+                await _check_temporal(database, client)
+            for workflow_id in workflows:
+                leftovers = Leftovers([store], client, workflow_id)
+                try:
+                    removed += await leftovers.remove(await leftovers.older_than(before))
+                except RPCError as error:
+                    raise ServiceUnavailable("temporal", error.message) from error
+            say(f"{store.driver}: payloads of {len(workflows)} workflows looked at, {removed} removed")
+
+
+async def _check_temporal(database: "Database", client: "Client") -> None:
+    """Raises SetupError where Temporal knows none of the sessions that the rows know: it is another one, and all would seem left over."""
+    from activities.db.erasures import any_session
+    from cli.listing import listed
+    from workflows.contracts.naming import SESSION_WORKFLOW
+
+    if await any_session(database) and not await listed(client, f"WorkflowType = '{SESSION_WORKFLOW}'", limit=1):
+        where = f"{client.service_client.config.target_host}, namespace {client.namespace}"
+        raise SetupError(
+            f"Temporal at {where} has no session's workflow, and the database has sessions: nothing was removed. Is it the right one?"
+        )
 
 
 async def _opened(stack: AsyncExitStack, settings: Settings) -> "tuple[Database, Client, str]":

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from cli.services.postgres import PostgresServer
     from cli.services.temporal import TemporalServer
+    from tests.objects import ObjectServer
 
 os.environ["OUTLAST_SIGNING__KEYS"] = services.SIGNING_KEY
 """No API starts without. Programs that tests start get nothing of our environment."""
@@ -76,3 +77,12 @@ async def empty_database_url(postgres: "PostgresServer") -> AsyncIterator[str]:
     """A database without a schema that no other test sees."""
     async with services.fresh_database(postgres, template=None) as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def objects() -> "Iterator[ObjectServer]":
+    """A server that speaks S3. Who stops it starts it again; buckets keep tests apart."""
+    from tests.objects import running_objects
+
+    with running_objects() as server:
+        yield server

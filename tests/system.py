@@ -17,6 +17,7 @@ from temporalio.client import Client, WorkflowHandle
 from activities.db.client import connect
 from activities.db.locks import StepLocks
 from activities.db.pool import Database
+from activities.db.storage import Storage
 from activities.kit import Kit
 from activities.retention import retaining_events
 from activities.search_attributes import registered
@@ -142,7 +143,7 @@ async def running_system(
     )
     async with AsyncExitStack() as stack:
         kit = await _kit(stack, settings, scripted)
-        temporal = await connect(settings, kit.db, address, for_api=False, runtime=measured(settings.metrics.worker_address))
+        temporal = await connect(settings, kit.storage, address, for_api=False, runtime=measured(settings.metrics.worker_address))
         kit.indexed = await registered(temporal)
         intercepted = Client(
             temporal.service_client, namespace=temporal.namespace, data_converter=temporal.data_converter, interceptors=interceptors
@@ -158,10 +159,12 @@ async def running_system(
 async def _kit(stack: AsyncExitStack, settings: Settings, scripted: Script) -> Kit:
     database = await Database.open(settings.database)
     stack.push_async_callback(database.close)
+    storage = Storage(settings, database)
+    stack.push_async_callback(storage.close)
     locks = await StepLocks.open(settings.database)
     stack.push_async_callback(locks.close)
     models = ScriptedModels(settings, {"scripted": scripted})
-    return Kit(settings=settings, db=database, locks=locks, models=models, profiles=load_profiles(settings))
+    return Kit(settings=settings, db=database, storage=storage, locks=locks, models=models, profiles=load_profiles(settings))
 
 
 async def _api(stack: AsyncExitStack, settings: Settings, address: str, tenant: str) -> httpx.AsyncClient:

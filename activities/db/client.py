@@ -11,22 +11,18 @@ from temporalio.converter import (
     DefaultFailureConverterWithEncodedAttributes,
     ExternalStorage,
     PayloadCodec,
-    StorageDriver,
 )
 from temporalio.envconfig import ClientConfigProfile
 from temporalio.runtime import Runtime
 from temporalio.service import RetryConfig
 
 from activities.db.encryption import codec_of
-from activities.db.payloads import PostgresDriver
-from activities.db.pool import Database
-from settings import Settings, TemporalSettings
+from activities.db.storage import Storage
+from settings import Settings
 from workflows.contracts.errors import ServiceUnavailable, SetupError
 from workflows.contracts.inputs import SessionStart
 from workflows.contracts.naming import SESSION_WORKFLOW, session_workflow_id
 from workflows.contracts.policies import WORKFLOW_TASK
-
-INLINE_LIMIT_BYTES: int = TemporalSettings.model_fields["inline_limit_bytes"].default
 
 ONE_TRY = RetryConfig(max_retries=1)
 """The api repeats a call itself, under the same id and within its own deadline; the SDK's retries would hide how long that takes."""
@@ -42,15 +38,12 @@ class RecordPayloadConverter(PydanticPayloadConverter):
         super().__init__(ToJsonOptions(exclude_unset=True))
 
 
-def data_converter(
-    driver: StorageDriver | None, codec: PayloadCodec | None = None, *, inline_limit: int = INLINE_LIMIT_BYTES
-) -> DataConverter:
+def data_converter(storage: ExternalStorage | None, codec: PayloadCodec | None = None) -> DataConverter:
     """How values become payloads, for clients, workers and replays alike.
 
-    Records as JSON; then, if there is one, `codec`, which encrypts; then what is larger than `inline_limit` bytes goes to `driver`
-    (None: everything stays in the history). Messages and stack traces of failures go the same way.
+    Records as JSON; then, if there is one, `codec`, which encrypts; then what is too large goes to `storage` (None: everything stays in
+    the history). Messages and stack traces of failures go the same way.
     """
-    storage = ExternalStorage(drivers=[driver], payload_size_threshold=inline_limit) if driver is not None else None
     return DataConverter(
         payload_converter_class=RecordPayloadConverter,
         payload_codec=codec,
@@ -60,7 +53,7 @@ def data_converter(
 
 
 async def connect(
-    settings: Settings, database: Database, address: str | None = None, *, for_api: bool, runtime: Runtime | None = None
+    settings: Settings, storage: Storage, address: str | None = None, *, for_api: bool, runtime: Runtime | None = None
 ) -> Client:
     """A client as Temporal's own `TEMPORAL_*` variables or TOML profile say; `address` (host:port), where given, goes before theirs.
 
@@ -74,7 +67,7 @@ async def connect(
     if address is not None:
         config["target_host"] = address
     config.setdefault("target_host", "127.0.0.1:7233")
-    converter = data_converter(PostgresDriver(database), codec_of(settings.codec.keys), inline_limit=settings.temporal.inline_limit_bytes)
+    converter = data_converter(storage.external(), codec_of(settings.codec.keys))
     try:
         return await Client.connect(
             **config,

@@ -60,6 +60,13 @@ async def unfinished(database: Database, tenant: str, principal: str) -> UUID | 
     return found
 
 
+async def any_session(database: Database) -> bool:
+    """Whether there is a session at all. Raises as `find_receipt` does."""
+    async with reading(database) as conn:
+        found: bool = await sql.any_session(conn)
+    return found
+
+
 async def count_sessions(database: Database, tenant: str, principal: str) -> int:
     """How many sessions a principal owns. Raises as `find_receipt` does."""
     async with reading(database) as conn:
@@ -67,4 +74,4 @@ async def count_sessions(database: Database, tenant: str, principal: str) -> int
     return count
 
 
-__all__ = ["Receipt", "count_sessions", "find_receipt", "unfinished"]
+__all__ = ["Receipt", "any_session", "count_sessions", "find_receipt", "unfinished"]

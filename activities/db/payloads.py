@@ -1,7 +1,9 @@
-"""Temporal's external storage in Postgres: payloads that are too large for a workflow's history."""
+"""Temporal's external storage: payloads that are too large for a workflow's history, and where in Postgres they are kept."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Protocol
 from uuid import UUID, uuid4
 
 from temporalio.api.common.v1 import Payload
@@ -15,13 +17,50 @@ from temporalio.converter import (
 
 from activities.db.pool import Database
 from activities.db.queries import load_queries
-from workflows.contracts.errors import OutlastError
+from workflows.contracts.errors import OutlastError, ServiceUnavailable
 
 sql = load_queries()
 
 
 class PayloadGone(OutlastError):
     """A history refers to a payload that isn't stored (any more): its session was erased."""
+
+
+class PayloadElsewhere(ServiceUnavailable):
+    """A history refers to a payload in a place that this process isn't told of. Nothing is lost: once it is, the payload can be read."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("payloads", message)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A payload that is stored: its key, which no other one ever has, and since when."""
+
+    key: str
+    at: datetime
+
+    @property
+    def name(self) -> str:
+        """What a history that refers to it has in plain text: a uuid, or a digest at the end of a path."""
+        return self.key.rpartition("/")[2]
+
+
+class PayloadStore(Protocol):
+    """A place for payloads, as collections and erasures see it. All raise ServiceUnavailable where it is not there."""
+
+    @property
+    def driver(self) -> str:
+        """Under which histories refer to it."""
+
+    async def workflows(self, before: datetime) -> list[str]:
+        """The workflows that have payloads from before a time."""
+
+    async def of_workflow(self, workflow_id: str) -> list[Stored]:
+        """All payloads of a workflow id."""
+
+    async def remove(self, keys: Collection[str], erasure_id: str | None = None) -> int:
+        """Removes payloads, counts each once for the erasure that they go with (none: they were left over), and answers how many."""
 
 
 class PostgresDriver(StorageDriver):
@@ -31,6 +70,8 @@ class PostgresDriver(StorageDriver):
     Raises ServiceUnavailable while Postgres is lost; Temporal's retries then store or load again.
     """
 
+    NAME = "postgres"
+
     def __init__(self, database: Database, *, only: str = "") -> None:
         """`only`: how the ids of those workflows begin whose payloads are loaded; others' count as gone."""
         self._database = database
@@ -38,7 +79,7 @@ class PostgresDriver(StorageDriver):
 
     def name(self) -> str:
         """Under which histories refer to this driver."""
-        return "postgres"
+        return self.NAME
 
     async def store(self, context: StorageDriverStoreContext, payloads: Sequence[Payload]) -> list[StorageDriverClaim]:
         """Stores payloads, all or none, and returns what to put into the history instead."""
@@ -63,10 +104,30 @@ class PostgresDriver(StorageDriver):
         return [Payload.FromString(bodies[key]) for key in keys]
 
 
-async def workflows_with_payloads(database: Database, before: datetime) -> list[str]:
-    """The workflows that have payloads from before a time. Raises ServiceUnavailable where Postgres is not there."""
-    async with database.connection() as connection:
-        return [row["workflow_id"] async for row in sql.workflows_with_payloads(connection, before=before)]
+class PostgresPayloads:
+    """What PostgresDriver stored (a PayloadStore)."""
+
+    driver = PostgresDriver.NAME
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def workflows(self, before: datetime) -> list[str]:
+        """The workflows that have payloads from before a time."""
+        async with self._database.connection() as connection:
+            return [row["workflow_id"] async for row in sql.workflows_with_payloads(connection, before=before)]
+
+    async def of_workflow(self, workflow_id: str) -> list[Stored]:
+        """All payloads of a workflow id."""
+        async with self._database.connection() as connection:
+            rows = sql.payloads_of_workflow(connection, workflow_id=workflow_id)
+            return [Stored(str(row["key"]), row["created_at"]) async for row in rows]
+
+    async def remove(self, keys: Collection[str], erasure_id: str | None = None) -> int:
+        """Removes payloads in the transaction that counts them."""
+        async with self._database.connection() as connection:
+            removed: int = await sql.delete_payloads(connection, keys=[UUID(key) for key in keys], erasure_id=erasure_id)
+        return removed
 
 
 def _workflow_of(context: StorageDriverStoreContext) -> str:
@@ -75,4 +136,4 @@ def _workflow_of(context: StorageDriverStoreContext) -> str:
     return (target.id if isinstance(target, StorageDriverWorkflowInfo) else None) or ""
 
 
-__all__ = ["PayloadGone", "PostgresDriver", "workflows_with_payloads"]
+__all__ = ["PayloadElsewhere", "PayloadGone", "PayloadStore", "PostgresDriver", "PostgresPayloads", "Stored"]

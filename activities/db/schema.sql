@@ -340,6 +340,14 @@ create table erasures (
 );
 create index erasures_by_whole on erasures (part_of, id) where part_of is not null;
 
+-- Payloads in S3 that an erasure has counted, by their digests, until it is verified. S3 takes part in no transaction: an object is counted here
+-- before it is removed, and not again by who finds it gone, or there still.
+create table erased_objects (
+  erasure_id uuid not null references erasures on delete cascade,
+  name text not null,
+  primary key (erasure_id, name)
+);
+
 -- API keys. What a client holds is `olk_<key_id>_<secret>`; here is only its SHA-256, which is enough for 256 random bits. Revoked keys stay
 -- listed. `last_used_at` lags behind by up to a minute.
 create table api_keys (

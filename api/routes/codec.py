@@ -52,14 +52,14 @@ OperatorDep = Annotated[Caller, Depends(operator)]
 @router.post("/decode", responses=problems(401, 403, 413, 415, 422, 503))
 async def decode(body: CodecPayloads, api: ApiDep, caller: OperatorDep) -> CodecPayloads:
     """Payloads in plain text. One that is another tenant's, damaged or gone comes back as it was."""
-    codec = Codec(api.codec, api.database, caller.tenant)
+    codec = Codec(api.codec, api.storage, caller.tenant)
     return _answer([await codec.shown(payload) for payload in _taken(body)])
 
 
 @router.post("/encode", responses=problems(401, 403, 413, 415, 422, 503))
 async def encode(body: CodecPayloads, api: ApiDep, caller: OperatorDep) -> CodecPayloads:
     """Payloads as sessions of the caller's tenant keep them: encrypted, if there is a key."""
-    return _answer(await Codec(api.codec, api.database, caller.tenant).kept(_taken(body)))
+    return _answer(await Codec(api.codec, api.storage, caller.tenant).kept(_taken(body)))
 
 
 def _taken(body: CodecPayloads) -> list[Payload]:

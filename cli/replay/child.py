@@ -1,7 +1,7 @@
 """One of the processes that replay side by side: paths of histories come on stdin, as a line of JSON each, and verdicts go out on stdout.
 
 Python runs one workflow at a time per process, so a batch is as quick as there are processes. The settings are the environment's,
-as a worker's are, with the data folder of the argument; the database is asked for payloads that histories only refer to.
+as a worker's are, with the data folder of the argument; the database, or the bucket, is asked for payloads that histories only refer to.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ from temporalio.worker import Replayer
 
 from activities.db.client import data_converter
 from activities.db.encryption import codec_of
-from activities.db.payloads import PostgresDriver
 from activities.db.pool import Database
+from activities.db.storage import Storage
 from cli.endpoints import find_endpoints
 from cli.environment import load_settings
 from cli.replay.verdict import Verdict, parted, said
@@ -88,12 +88,12 @@ async def _serve(data_dir: str) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever else writes to stdout must not be taken for a verdict
     settings = load_settings(data_dir=Path(data_dir))
-    driver = None
+    external = None
     # Kept histories may well do without a database.
     with suppress(SetupError):
         settings = with_secrets(find_endpoints(settings)).settings
-        driver = PostgresDriver(await Database.open(settings.database))
-    judge = Judge(data_converter(driver, codec_of(settings.codec.keys), inline_limit=settings.temporal.inline_limit_bytes))
+        external = Storage(settings, await Database.open(settings.database)).external()
+    judge = Judge(data_converter(external, codec_of(settings.codec.keys)))
     while line := await asyncio.to_thread(sys.stdin.readline):
         verdict = await judge.judge(Path(json.loads(line)))
         answers.write(verdict.model_dump_json() + "\n")

@@ -8,6 +8,8 @@ from tests.architecture.sources import PRODUCT, ROOT, Function, Source, dotted, 
 FUNCTION_LINES = 40
 FILE_LINES = 300
 WORKFLOW_LINES = 250
+SETTINGS_LINES = 400
+"""The settings are one table of keys, which is looked up and not read."""
 ENDPOINT_LINES = 15
 VERBS = {"get", "post", "put", "patch", "delete", "head", "options", "api_route"}
 
@@ -23,7 +25,7 @@ def long_functions(source: Source) -> list[str]:
 
 def long_file(source: Source) -> list[str]:
     lines = source.text.count("\n")
-    allowed = WORKFLOW_LINES if source.path.startswith("workflows/") else FILE_LINES
+    allowed = SETTINGS_LINES if source.path == "settings.py" else WORKFLOW_LINES if source.path.startswith("workflows/") else FILE_LINES
     return [f"{source.path} has {lines} lines, {allowed} are allowed"] if lines > allowed else []
 
 
@@ -69,6 +71,7 @@ def test_style05_a_long_file_is_found() -> None:
     assert says(long_file, "x = 1\n" * (WORKFLOW_LINES + 1), "workflows/session.py")
     assert not says(long_file, "x = 1\n" * (WORKFLOW_LINES + 1), "api/app.py")
     assert says(long_file, "x = 1\n" * (FILE_LINES + 1), "api/app.py")
+    assert says(long_file, "x = 1\n" * (SETTINGS_LINES + 1), "settings.py")
 
 
 def test_style05_ruff_bounds_complexity() -> None:

@@ -165,6 +165,7 @@ async def test_doctor_is_content_with_a_good_set_up(programs: Programs, database
         "postgres": "ok",
         "signing keys": "warn",
         "payload keys": "warn",
+        "payloads": "ok",
     }
     assert code == 0
 

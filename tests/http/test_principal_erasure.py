@@ -9,8 +9,8 @@ import pytest
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import StorageDriverStoreContext, StorageDriverWorkflowInfo
 
-from activities.db.payloads import PostgresDriver
-from activities.leftovers import Leftovers, StillInFlight
+from activities.db.payloads import PostgresDriver, PostgresPayloads
+from activities.leftovers import Found, Leftovers, StillInFlight
 from activities.runs import Runs
 from cli.erasing import run_again, run_collect, run_erase, start_erasure
 from cli.services.temporal import TemporalServer
@@ -143,19 +143,23 @@ async def test_payloads_that_no_history_refers_to_go_and_those_of_the_living_sta
         workflow_id = system.workflow("s1").id
         used = {row["key"] for row in await system.conn.fetch("select key from payloads")}
         left, nobodys = await stored(system, workflow_id, WORD), await stored(system, "session/default/nobody", WORD)
-        leftovers, now = Leftovers(system.kit.db, system.temporal, workflow_id), datetime.now(UTC)
-        assert used and await leftovers.older_than(now) == [left]
+        leftovers, now = Leftovers([PostgresPayloads(system.kit.db)], system.temporal, workflow_id), datetime.now(UTC)
+        assert used and keys_of(await leftovers.older_than(now)) == [left]
         with pytest.raises(StillInFlight):
             await leftovers.of_ended(now, now)
-        assert await leftovers.of_ended(now, now + timedelta(seconds=91)) == [left]
+        assert keys_of(await leftovers.of_ended(now, now + timedelta(seconds=91))) == [left]
         await run_collect(system.settings, timedelta(hours=1))
         assert await keys(system) == used | {left, nobodys}, "the young ones may be on their way"
         await system.conn.execute("update payloads set created_at = created_at - interval '2 hours'")
         await run_collect(system.settings, timedelta(hours=1))
         assert await keys(system) == used
-        assert capsys.readouterr().out.splitlines()[-1] == "payloads of 2 workflows looked at, 2 removed"
+        assert capsys.readouterr().out.splitlines()[-1] == "postgres: payloads of 2 workflows looked at, 2 removed"
         await system.workflow("s1").signal("roll")
         assert (await system.chat("s1", "and now?"))["content"] == "again"
+
+
+def keys_of(found: Found) -> list[UUID]:
+    return [UUID(key) for keys in found.values() for key in keys]
 
 
 async def keys(system: System) -> set[Any]:

@@ -19,6 +19,7 @@ from activities.db.client import connect, data_converter
 from activities.db.encryption import codec_of
 from activities.db.payloads import PayloadGone, PostgresDriver
 from activities.db.pool import Database
+from activities.db.storage import Storage
 from cli.services.postgres import PostgresServer
 from settings import CodecSettings, DatabaseSettings, Settings
 from tests import services
@@ -35,9 +36,9 @@ EchoHandle = WorkflowHandle[Echo, list[Saying]]
 async def echoing(temporal_address: str, database: Database, codec: CodecSettings = CLEAR) -> AsyncIterator[EchoHandle]:
     """A running echo, its worker and an api client, as they are in production."""
     settings = Settings(task_queue=f"echo-{uuid4()}", codec=codec)
-    hands = await connect(settings, database, temporal_address, for_api=False)
+    hands = await connect(settings, Storage(settings, database), temporal_address, for_api=False)
     async with Worker(hands, task_queue=settings.task_queue, workflows=[Echo], activities=[repeat]):
-        client = await connect(settings, database, temporal_address, for_api=True)
+        client = await connect(settings, Storage(settings, database), temporal_address, for_api=True)
         yield await client.start_workflow(Echo.run, id=f"echo/{uuid4()}", task_queue=settings.task_queue)
 
 
@@ -60,7 +61,7 @@ async def test_large_payloads_stay_out_of_history(temporal_address: str, databas
     rows = await stored(database)
     assert len(rows) == 7  # two updates asked and answered, the activity asked and answered, the result
     assert {workflow_id for workflow_id, _ in rows} == {echo.id}
-    replayer = Replayer(workflows=[Echo], data_converter=data_converter(PostgresDriver(database)))
+    replayer = Replayer(workflows=[Echo], data_converter=data_converter(Storage(Settings(), database).external()))
     await replayer.replay_workflow(history)
     async with database.connection() as connection:
         await connection.execute("delete from payloads")
@@ -93,9 +94,8 @@ async def test_storage_is_behind_the_codec(temporal_address: str, database: Data
         assert len(await stored(database)) == 2
         assert not any(b"mmmm" in body for _, body in await stored(database))
         history = await echo.fetch_history()
-    await Replayer(workflows=[Echo], data_converter=data_converter(PostgresDriver(database), codec_of(keys("a").keys))).replay_workflow(
-        history
-    )
+    converter = data_converter(Storage(Settings(), database).external(), codec_of(keys("a").keys))
+    await Replayer(workflows=[Echo], data_converter=converter).replay_workflow(history)
 
 
 async def test_r15_storage_lost_and_back(temporal_address: str, own_postgres: PostgresServer) -> None:
@@ -127,25 +127,25 @@ async def test_temporals_own_variables_say_where_it_is(
     temporal_address: str, database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", temporal_address)
-    client = await connect(Settings(), database, for_api=False)
+    client = await connect(Settings(), Storage(Settings(), database), for_api=False)
     assert client.service_client.config.target_host == temporal_address
     monkeypatch.delenv("TEMPORAL_ADDRESS")
     file = tmp_path / "temporal.toml"
     file.write_text(f'[profile.here]\naddress = "{temporal_address}"\nnamespace = "other"\n')
     monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(file))
     monkeypatch.setenv("TEMPORAL_PROFILE", "here")
-    client = await connect(Settings(), database, for_api=False)
+    client = await connect(Settings(), Storage(Settings(), database), for_api=False)
     assert (client.service_client.config.target_host, client.namespace) == (temporal_address, "other")
     file.write_text("[profile.here\n")
     with pytest.raises(SetupError):
-        await connect(Settings(), database, for_api=False)
+        await connect(Settings(), Storage(Settings(), database), for_api=False)
 
 
 async def test_without_temporal_an_api_starts_and_its_calls_fail_soon(database: Database) -> None:
     with pytest.raises(ServiceUnavailable) as caught:
-        await connect(Settings(), database, "127.0.0.1:1", for_api=False)
+        await connect(Settings(), Storage(Settings(), database), "127.0.0.1:1", for_api=False)
     assert caught.value.service == "temporal"
-    client: Client = await connect(Settings(), database, "127.0.0.1:1", for_api=True)
+    client: Client = await connect(Settings(), Storage(Settings(), database), "127.0.0.1:1", for_api=True)
     began = time.monotonic()
     with pytest.raises((RPCError, RuntimeError)) as failed:
         await client.get_workflow_handle("x").describe()

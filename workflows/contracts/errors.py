@@ -92,9 +92,9 @@ class TurnFault(OutlastError):
 
 
 class ServiceUnavailable(OutlastError):
-    """Postgres or Temporal was lost after the start. The next call tries again (R15)."""
+    """Postgres, Temporal or the bucket for large payloads was lost after the start. The next call tries again (R15)."""
 
-    def __init__(self, service: Literal["database", "temporal"], message: str, *, maybe_happened: bool = False) -> None:
+    def __init__(self, service: Literal["database", "temporal", "payloads"], message: str, *, maybe_happened: bool = False) -> None:
         super().__init__(message)
-        self.service: Literal["database", "temporal"] = service
+        self.service: Literal["database", "temporal", "payloads"] = service
         self.maybe_happened = maybe_happened

@@ -51,6 +51,10 @@ limit :page;
 -- How many sessions a principal owns.
 select count(*)::integer from sessions where tenant = :tenant and owner = :principal;
 
+-- name: any_session()$
+-- Whether there is a session at all.
+select exists (select from sessions);
+
 -- name: join_erasures(part_of, ids)!
 -- Erasures of sessions become parts of their owner's.
 update erasures set part_of = :part_of where id = any (:ids::uuid[]) and part_of is null and id <> :part_of;
@@ -71,8 +75,11 @@ order by begun_at, id
 limit 1;
 
 -- name: verify_erasure(id, workflow_runs, at)!
--- Somebody looked again and found nothing. Once.
-update erasures set workflow_runs = :workflow_runs, verified_at = :at where id = :id and verified_at is null;
+-- Somebody looked again and found nothing. Once. Nobody comes again to remove what was counted by its name.
+with over as (
+  delete from erased_objects where erasure_id = :id::uuid
+)
+update erasures set workflow_runs = :workflow_runs, verified_at = :at where id = :id::uuid and verified_at is null;
 
 -- name: find_erasure(id)^
 -- An erasure with its parts.

@@ -8,9 +8,9 @@ from unnest(:keys::uuid[], :bodies::bytea[]) as p (key, body);
 -- The payloads that history refers to, of workflows whose ids begin so.
 select key, body from payloads where key = any (:keys::uuid[]) and starts_with(workflow_id, :workflow_prefix);
 
--- name: payloads_of_workflow(workflow_id, before)
--- Payloads of a workflow id that were stored until a time.
-select key, created_at from payloads where workflow_id = :workflow_id and created_at <= :before;
+-- name: payloads_of_workflow(workflow_id)
+-- Payloads of a workflow id, and since when.
+select key, created_at from payloads where workflow_id = :workflow_id;
 
 -- name: delete_payloads(keys, erasure_id)$
 -- Removes payloads, counts them for the erasure that they go with (none: they were left over), and answers how many.
@@ -24,3 +24,14 @@ select count(*)::integer from gone;
 -- name: workflows_with_payloads(before)
 -- Workflows that have payloads from before a time.
 select distinct workflow_id from payloads where created_at <= :before order by workflow_id;
+
+-- name: count_erased_objects(erasure_id, names)!
+-- Counts payloads in S3 for the erasure that is about to remove them: each once, whoever comes again.
+with counted as (
+  insert into erased_objects (erasure_id, name)
+  select :erasure_id::uuid, name
+  from unnest(:names::text[]) as n (name)
+  on conflict do nothing
+  returning name
+)
+update erasures set payloads = payloads + (select count(*) from counted) where id = :erasure_id::uuid;

@@ -7,6 +7,7 @@ with needs (relation, privileges, updated) as (values
   ('audit', 'insert', ''),
   ('branches', 'select, insert', 'tip_depth'),
   ('calls', 'select, insert', 'deadline_at, duration_ms, model_text, outcome, output, recorded_at, state, status'),
+  ('erased_objects', 'select, insert, delete', ''),
   ('erasures', 'select, insert', 'part_of, payloads, rows, verified_at, workflow_runs'),
   ('events', 'select, insert, delete', ''),
   ('host_batches', 'select, insert', 'state'),
