@@ -31,5 +31,8 @@ class SessionRollover:
         )
 
     def begin_anew(self) -> NoReturn:
-        """Continues as new, on the version that is current by then: a run never leaves its build, its successor may."""
-        workflow.continue_as_new(self._jobs.carried(), initial_versioning_behavior=policies.NEXT_RUN)
+        """Continues as new, on the version that is current by then: a run never leaves its build, its successor may. Temporal itself hands
+        on only the memo that a run began with, so what was noted since goes with it too: erasures know a session's runs by its uid there.
+        """
+        noted = {**workflow.memo(), "session_uid": self._jobs.state.head.session_uid}
+        workflow.continue_as_new(self._jobs.carried(), memo=noted, initial_versioning_behavior=policies.NEXT_RUN)

@@ -220,11 +220,12 @@ async def test_l07_the_same_message_before_and_after_a_rollover_is_one_turn(temp
     async with session_with(temporal, scripted) as session:
         first = await session.say("hi", id="m1")
         await ended(session, 1)
-        run = (await session.handle.describe()).run_id
+        before = await session.handle.describe()
         await session.handle.signal("roll")
         async with asyncio.timeout(20):
-            while (await session.handle.describe()).run_id == run:
+            while (after := await session.handle.describe()).run_id == before.run_id:
                 await asyncio.sleep(0.05)
+        assert await after.memo() == await before.memo() == {"session_uid": first["session_uid"]}
         again = await session.say("hi", id="m1")
         assert again["turn_id"] == first["turn_id"]
         await session.answer("c1")
