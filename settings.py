@@ -232,6 +232,22 @@ class WorkerSettings(_Group):
         return self
 
 
+class LogSettings(_Group):
+    """What processes write to stderr. No line has the content of a message, below level `debug` no exception's own words either."""
+
+    format: Literal["text", "json"] = Field("text", description="Lines for people, or one JSON object each.")
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
+
+
+class TracingSettings(_Group):
+    """Traces by OpenTelemetry. Where they go is configured by its own `OTEL_…` variables. Needs `outlast[otel]`."""
+
+    enabled: bool = Field(False, description="Traces requests through session, activities and model requests.")
+    include_content: bool = Field(
+        False, description="Puts what is said into spans too: prompts, answers, arguments and results, and the words of exceptions."
+    )
+
+
 class TemporalSettings(_Group):
     """Temporal. The connection itself is configured by Temporal's own `TEMPORAL_*` variables or TOML profile."""
 
@@ -278,6 +294,8 @@ class Settings(BaseSettings):
     budget: BudgetSettings = Field(default_factory=BudgetSettings)
     dev: DevSettings = Field(default_factory=DevSettings)
     metrics: MetricsSettings = Field(default_factory=MetricsSettings)
+    log: LogSettings = Field(default_factory=LogSettings)
+    tracing: TracingSettings = Field(default_factory=TracingSettings)
     temporal: TemporalSettings = Field(default_factory=TemporalSettings)
     worker: WorkerSettings = Field(default_factory=WorkerSettings)
     payloads: PayloadSettings = Field(default_factory=PayloadSettings)
@@ -316,7 +334,6 @@ class Settings(BaseSettings):
     )
     profile: str = Field("", description="Profile of sessions that name none. Empty: `demo` with the demo model, else `default`.")
     profiles: CommaList = Field(default=[], description="Modules or `.py` files, comma-separated, that define further profiles.")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
     worker_shutdown_seconds: float = Field(10.0, ge=0, description="Grace that running steps and tools get when a worker is asked to stop.")
 
 

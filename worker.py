@@ -11,10 +11,10 @@ from temporalio.client import Client
 from temporalio.common import VersioningBehavior
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.service import RPCError
-from temporalio.worker import Worker, WorkerDeploymentConfig
+from temporalio.worker import Interceptor, Worker, WorkerDeploymentConfig
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-from activities.db.client import connect
+from activities.db.client import SDK_LOGS, connect
 from activities.db.locks import StepLocks
 from activities.db.migrate import ensure_usable
 from activities.db.pool import Database
@@ -23,6 +23,7 @@ from activities.db.storage import Storage
 from activities.erasures import Erasures
 from activities.kit import Kit
 from activities.llm.models import Models
+from activities.observing import Identifying
 from activities.principal_erasures import PrincipalErasures
 from activities.retention import retaining_events
 from activities.running import Running
@@ -61,15 +62,28 @@ PASSED_THROUGH = (
     "workflows.contracts.principal_erasures",
     "workflows.contracts.sessions",
     "workflows.contracts.steps",
+    "workflows.contracts.telemetry",
     "workflows.contracts.tools",
     "workflows.contracts.turns",
 )
 """Data and contracts, by exact name. Rules and workflows stay guarded: a module that passes through can call the clock unseen."""
 
 
-def workflow_runner() -> SandboxedWorkflowRunner:
+TRACED = ("opentelemetry",)
+"""What passes too where a worker traces: its interceptors open spans around the handlers of workflows, which know nothing of it."""
+
+
+def workflow_runner(*more: str) -> SandboxedWorkflowRunner:
     """The sandbox that workers and replays run workflows in."""
-    return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH))
+    return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH, *more))
+
+
+def _interceptors(traced: bool) -> list[Interceptor]:
+    if not traced:
+        return [Identifying()]
+    from activities.tracing import worker_interceptors  # only here: it needs the packages of `outlast[otel]`
+
+    return [Identifying(), *worker_interceptors()]
 
 
 def measured(address: str) -> Runtime | None:
@@ -80,7 +94,7 @@ def measured(address: str) -> Runtime | None:
     if not address:
         return None
     try:
-        return Runtime(telemetry=TelemetryConfig(metrics=PrometheusConfig(bind_address=address, durations_as_seconds=True)))
+        return Runtime(telemetry=TelemetryConfig(logging=SDK_LOGS, metrics=PrometheusConfig(bind_address=address, durations_as_seconds=True)))
     except (RuntimeError, ValueError) as error:
         raise SetupError(f"OUTLAST_METRICS__WORKER_ADDRESS={address}: nothing can listen there: {error}") from error
 
@@ -142,13 +156,15 @@ def implementations(client: Client, kit: Kit) -> list[Callable[..., Any]]:
 
 def build_worker(client: Client, kit: Kit, workflows: Sequence[type] = WORKFLOWS) -> Worker:
     """A worker on the settings' task queue."""
+    traced = kit.settings.tracing.enabled
     return Worker(
         client,
         task_queue=kit.settings.task_queue,
         workflows=workflows,
         activities=implementations(client, kit),
         deployment_config=versioned(kit.settings.worker),
-        workflow_runner=workflow_runner(),
+        interceptors=_interceptors(traced),
+        workflow_runner=workflow_runner(*(TRACED if traced else ())),
         graceful_shutdown_timeout=timedelta(seconds=kit.settings.worker_shutdown_seconds),
         max_heartbeat_throttle_interval=timedelta(seconds=BEAT_EVERY_SECONDS),
         default_heartbeat_throttle_interval=timedelta(seconds=BEAT_EVERY_SECONDS),

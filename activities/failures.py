@@ -1,5 +1,6 @@
 """The one translator from what goes wrong with a model to how a turn fails. No secret, no request and no traceback gets into a message."""
 
+import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from pydantic_ai.exceptions import (
 from workflows.contracts import policies
 from workflows.contracts.errors import SetupError, TurnFault
 from workflows.model.turn import ErrorType, TurnError
+
+_log = logging.getLogger(__name__)
 
 _OVERFLOW = re.compile(r"exceed.{0,20}context", re.I | re.S)
 _CONFLICT = 409
@@ -83,6 +86,14 @@ def classify(failure: BaseException) -> ProviderFailure:
             return ProviderFailure(TurnError.of("setup_error", _one_line(failure)))
         case _:
             return ProviderFailure(TurnError.of("internal", f"internal error ({type(failure).__name__})"))
+
+
+def reported(failure: Exception) -> ProviderFailure:
+    """The same, and the log says so; of what nobody expected with the place where it was raised."""
+    found = classify(failure)
+    unexpected = found.error.type == "internal"
+    _log.warning("a model request failed: %s", found.error.type, exc_info=failure if unexpected else None)
+    return found
 
 
 def _of_provider(failure: ModelAPIError) -> ProviderFailure:

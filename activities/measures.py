@@ -3,6 +3,7 @@
 from temporalio import activity
 from temporalio.common import MetricCounter, MetricHistogramFloat
 
+from activities.observing import mark_failed
 from workflows.contracts.steps import StepDone
 from workflows.contracts.tools import ToolDone
 
@@ -14,9 +15,11 @@ TOOL_SECONDS = "outlast_tool_seconds"
 
 
 def measure_step(done: StepDone) -> None:
-    """Counts a model step by model and end, its time with all its attempts, and its tokens. Only within an activity."""
+    """Counts a model step by model and end, its time with all its attempts, and its tokens; a trace shows it failed if it did. Only within an activity."""
     model = {"model": done.model or "none"}
     error = done.error.type if done.error else "none"
+    if done.state == "failed":
+        mark_failed(error)
     _counter(STEPS, "Model steps that ended").add(1, {**model, "state": done.state, "error": error})
     _seconds(STEP_SECONDS, "Time from a step's beginning to its end").record(done.seconds, model)
     for direction, tokens in (("input", done.usage.input_tokens), ("output", done.usage.output_tokens)):
@@ -24,8 +27,10 @@ def measure_step(done: StepDone) -> None:
 
 
 def measure_tool(tool_name: str, done: ToolDone) -> None:
-    """Counts a server tool's call by tool and outcome, and its time with all its attempts. Only within an activity."""
+    """Counts a server tool's call by tool and outcome, and its time with all its attempts; a trace shows it failed if it did. Only within an activity."""
     tool = {"tool": tool_name}
+    if done.outcome == "failed":
+        mark_failed(done.outcome)
     _counter(TOOL_CALLS, "Calls of server tools that ended").add(1, {**tool, "outcome": done.outcome if done.recorded else "stopped"})
     _seconds(TOOL_SECONDS, "Time of a server tool's call").record(done.seconds, tool)
 

@@ -12,7 +12,7 @@ from temporalio.exceptions import ApplicationError
 from activities.budgets import check_budgets
 from activities.context import PathKey
 from activities.db.session_tx import moment, now_text, sql
-from activities.failures import ProviderFailure, classify
+from activities.failures import ProviderFailure, classify, reported
 from activities.kit import Kit
 from activities.limits import model_names, turn_seconds
 from activities.live_text import LiveText, Superseded
@@ -121,6 +121,7 @@ class StepRun:
             settings=request_settings(model, config.temperature if config else None, most_tokens),
             requires_end=self._kit.settings.model_requires_end,
             settled=self._begun.path.settled.get(self._model_name, 0),
+            instrument=self._kit.models.instrument,
         )
 
     async def _watched(self, stream: ModelStream) -> ModelResponse | TurnError | Exception:
@@ -144,7 +145,7 @@ class StepRun:
         """The error that the turn ends with. Raises ApplicationError if the step is to be tried again instead."""
         if isinstance(outcome, TurnError):
             return outcome
-        failure = classify(outcome)
+        failure = reported(outcome)
         failures = self._begun.failures + 1
         more_models = len(model_names(self._kit.settings, profile, self._step.config)) - 1 - self._begun.model_index
         if failure.again and failures < policies.PROVIDER_ATTEMPTS:

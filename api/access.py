@@ -8,6 +8,7 @@ from fastapi import Depends, Request
 from api.errors import not_found
 from api.identity import Access
 from settings import Settings
+from workflows.contracts import telemetry
 from workflows.model.session import Caller
 
 _KNOWN = "outlast.caller"
@@ -21,6 +22,7 @@ async def identify(request: Request) -> Caller:
         access: Access = request.app.state.api.access
         request.scope[_KNOWN] = await access.identify(request.headers)
     caller: Caller = request.scope[_KNOWN]
+    telemetry.identify(tenant=caller.tenant, session_id=request.path_params.get("session_id"))
     return caller
 
 

@@ -28,6 +28,7 @@ from api.deps import Api
 from api.gate import Gate, cors
 from api.identity import Access
 from api.measures import Measured, Measures
+from api.observing import client_interceptors, observe
 from api.routes import (
     changes,
     chat,
@@ -97,6 +98,7 @@ def create_app(settings: Settings, *, durable: bool = True, temporal_address: st
     app.state.measures = Measures()
     app.add_middleware(Measured, measures=app.state.measures)
     app.add_middleware(Gate, settings=settings, durable=durable)
+    observe(app, traced=settings.tracing.enabled)
     if settings.access.origins:
         # Outermost: a browser's preflight names nobody, so it is answered before anyone asks who calls.
         app.add_middleware(CORSMiddleware, **cors(settings.access))
@@ -108,8 +110,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
     database = await Database.open(settings.database)
     log, feed = EventLog(database), await Feed.open(settings.database)
-    storage = Storage(settings, database)
-    temporal = await connect(settings, storage, app.state.temporal_address, for_api=True)
+    storage, observers = Storage(settings, database), client_interceptors(traced=settings.tracing.enabled)
+    temporal = await connect(settings, storage, app.state.temporal_address, for_api=True, interceptors=observers)
     access = Access(settings.access, ApiKeys(database))
     shown = {"expires": settings.session_ttl_hours > 0, "held": settings.session_hold_while_pending}
     app.state.api = Api(

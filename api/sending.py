@@ -20,6 +20,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.db.client import forget_failure, session_start
 from api.errors import not_found
 from api.temporal import routing_within
+from workflows.contracts import telemetry
 from workflows.contracts.errors import REFUSAL, Refusal, ServiceUnavailable
 from workflows.contracts.inputs import (
     AmendInput,
@@ -137,6 +138,7 @@ class Workflows:
         return await self._update(session_id, name, payload, answer, f"{name}/{uuid4()}", start=start)
 
     async def _update(self, session_id: str, name: str, payload: Input, answer: type[_R], update_id: str, *, start: bool) -> _R:
+        telemetry.identify(tenant=payload.tenant, session_id=session_id)
         workflow_id = session_workflow_id(payload.tenant, session_id)
         summary = f"conversation of {payload.principal}, tenant {payload.tenant}"
         turnstile = self._turnstiles.setdefault(workflow_id, asyncio.Semaphore(AT_ONCE))

@@ -17,6 +17,7 @@ from api.errors import RequestRefused
 from api.idempotency import Token, named
 from api.schemas import MAX_CONTENT, ChatBody
 from api.waiting import final_of
+from workflows.contracts import telemetry
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import ContinuationInput, MessageInput, PauseSaid, RetryInput, RowsSaid, TurnReceipt
 from workflows.model.session import Caller
@@ -73,8 +74,10 @@ async def retry(api: Api, caller: Caller, session_id: str, turn_id: str, expecte
 
 async def open_door(api: Api, caller: Caller, session_id: str, **named: str | None) -> Door | None:
     """What the rows say about a session and the ids that an input names. Raises the refusal `not_found` for a foreign session."""
+    telemetry.identify(tenant=caller.tenant, session_id=session_id, turn_id=named.get("turn_id"), call_id=named.get("call_id"))
     door = await api.reads.door(caller.tenant, session_id, **named)
     if door is not None:
+        telemetry.identify(session_uid=door.session_uid)
         require_visible(caller, door.owner)
     return door
 
@@ -227,6 +230,7 @@ def _check_not_recorded(door: Door, call_id: str) -> None:
 
 
 def _started(session_id: str, receipt: TurnReceipt) -> Started:
+    telemetry.identify(session_uid=receipt.session_uid, turn_id=receipt.turn_id, attempt=receipt.attempt)
     return Started(
         session_id, UUID(receipt.session_uid), receipt.turn_id, receipt.message_id, receipt.user_message_id, attempt=receipt.attempt
     )

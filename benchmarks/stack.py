@@ -113,7 +113,7 @@ class Stack:
             "OUTLAST_SIGNING__KEYS": f"bench:{base64.b64encode(bytes(32)).decode()}",
             "OUTLAST_TASK_QUEUE": queue,
             "OUTLAST_MODEL": model,
-            "OUTLAST_LOG_LEVEL": "warning",
+            "OUTLAST_LOG__LEVEL": "warning",
             "TEMPORAL_ADDRESS": self.temporal.address,
         }
 

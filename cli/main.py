@@ -54,7 +54,7 @@ def dev(
     from cli.dev.stack import run_dev
 
     settings = configured(data_dir)
-    run_until_stopped(lambda stop: run_dev(settings, stop, ephemeral=ephemeral, encrypted=encrypted))
+    run_until_stopped(lambda stop: run_dev(settings, stop, ephemeral=ephemeral, encrypted=encrypted), settings, "outlast")
 
 
 @app.command()
@@ -63,7 +63,7 @@ def api(data_dir: DataDir = None) -> None:
     from cli.serving import run_api
 
     settings = configured(data_dir)
-    run_until_stopped(lambda stop: run_api(settings, stop, say))
+    run_until_stopped(lambda stop: run_api(settings, stop, say), settings, "outlast-api")
 
 
 @app.command()
@@ -72,7 +72,7 @@ def worker(data_dir: DataDir = None) -> None:
     from cli.serving import run_worker
 
     settings = configured(data_dir)
-    run_until_stopped(lambda stop: run_worker(settings, stop, say))
+    run_until_stopped(lambda stop: run_worker(settings, stop, say), settings, "outlast-worker")
 
 
 @app.command()

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.environment import load_settings
-from cli.running import log_to_stderr
+from cli.logs import log_to_stderr
 from settings import Settings
 from workflows.contracts.errors import SetupError
 from workflows.contracts.naming import party_problem
@@ -29,7 +29,7 @@ class ExportFormat(StrEnum):
 def configured(data_dir: Path | None) -> Settings:
     """The settings, with logging set up as they say. Raises SetupError."""
     settings = load_settings(**overrides(data_dir))
-    log_to_stderr(settings.log_level)
+    log_to_stderr(settings.log)
     return settings
 
 

@@ -10,20 +10,25 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import NoReturn
 
+from cli.tracing import traced
+from settings import Settings
 from workflows.contracts.errors import OutlastError, SetupError
 
 Program = Callable[[asyncio.Event], Awaitable[None]]
 """What runs until the event is set."""
 
-QUIET = ("temporalio", "httpx", "httpx2", "uvicorn", "sqlalchemy", "alembic", "openai")
 
-
-def run_until_stopped(program: Program) -> NoReturn:
+def run_until_stopped(program: Program, settings: Settings, service: str) -> NoReturn:
     """Runs `program` until it returns, or SIGINT or SIGTERM asks it to stop, then ends the process: 0, or 1 after an error.
 
-    A second signal doesn't wait for anything.
+    A second signal doesn't wait for anything. Where traces are on, they are `service`'s.
     """
-    leave(attempt(lambda: asyncio.run(_with_signals(program))))
+
+    def run() -> None:
+        with traced(settings, service):
+            asyncio.run(_with_signals(program))
+
+    leave(attempt(run))
 
 
 def attempt(work: Callable[[], object]) -> int:
@@ -54,11 +59,11 @@ async def _with_signals(program: Program) -> None:
 
 
 def say_error(error: BaseException) -> None:
-    """One line on stderr. A fault that isn't one of ours names its class; its traceback is shown only with OUTLAST_LOG_LEVEL=debug."""
+    """One line on stderr. A fault that isn't one of ours names its class; its traceback is shown only with OUTLAST_LOG__LEVEL=debug."""
     text = " ".join(str(error).split()) or type(error).__name__
     if not isinstance(error, OutlastError):
         text = f"internal error, {type(error).__name__}: {text}"
-        if os.environ.get("OUTLAST_LOG_LEVEL", "").lower() == "debug":
+        if os.environ.get("OUTLAST_LOG__LEVEL", "").lower() == "debug":
             traceback.print_exception(error)
     elif type(error) is not SetupError:
         text = f"{type(error).__name__}: {text}"
@@ -73,10 +78,3 @@ def leave(code: int) -> NoReturn:
         with suppress(OSError, ValueError):
             stream.flush()
     os._exit(code)
-
-
-def log_to_stderr(level: str) -> None:
-    """One line per record on stderr. Libraries speak from warnings on, whatever `level` says of our own."""
-    logging.basicConfig(level=level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
-    for name in QUIET:
-        logging.getLogger(name).setLevel(logging.WARNING)

@@ -20,6 +20,7 @@ async def run_worker(settings: Settings, stop: asyncio.Event, say: Say) -> None:
     import worker
 
     found = with_secrets(find_endpoints(settings))
+    forward_sdk_logs()
     ready = asyncio.Event()
     running = asyncio.create_task(worker.run(found.settings, stop, address=found.temporal, ready=ready))
     await first_of(running, ready.wait())
@@ -37,6 +38,7 @@ async def run_api(settings: Settings, stop: asyncio.Event, say: Say) -> None:
     """The HTTP API until `stop`. Raises OutlastError if it can't start."""
     from activities.db.migrate import ensure_usable
 
+    forward_sdk_logs()
     found = with_secrets(find_endpoints(settings))
     sock = api_socket(found.settings, movable=found.record is not None, say=say)
     await ensure_usable(found.settings.database)
@@ -46,6 +48,15 @@ async def run_api(settings: Settings, stop: asyncio.Event, say: Say) -> None:
     if not serving.done():
         say(f"api ready, {api_url(settings.api.host, sock.getsockname()[1])}")
     await serving
+
+
+def forward_sdk_logs() -> None:
+    """From now on what the SDK's core logs goes where everything else goes. Once a process, before the first client."""
+    from temporalio.runtime import Runtime, TelemetryConfig
+
+    from activities.db.client import SDK_LOGS
+
+    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=SDK_LOGS)))
 
 
 async def serve_api(found: Endpoints, sock: socket.socket, stop: asyncio.Event, *, started: asyncio.Event) -> None:

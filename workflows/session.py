@@ -11,6 +11,7 @@ from typing import Any
 from temporalio import workflow
 
 from workflows.asking import written
+from workflows.contracts import telemetry
 from workflows.contracts.inputs import (
     AmendInput,
     AmendReceipt,
@@ -68,7 +69,8 @@ class SessionWorkflow:
     async def run(self, start: SessionStart) -> None:
         """Lives until it is deleted or expires, or a first input was refused and nothing came after it; else continues as new."""
         await self._load(start)
-        watch = asyncio.create_task(self._clock.watch())
+        with telemetry.apart():
+            watch = asyncio.create_task(self._clock.watch())
         while not self._over():
             await workflow.wait_condition(lambda: bool(self._jobs.state.queue) or self._rollover.due() or self._over())
             if self._rollover.due():

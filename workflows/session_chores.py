@@ -6,7 +6,17 @@ from temporalio import workflow
 from temporalio.workflow import ParentClosePolicy
 
 from workflows.asking import erased, written
-from workflows.contracts.carried import QueuedAmend, QueuedCard, QueuedClose, QueuedRefusal, QueuedReminder, QueuedRepair, QueuedTurn
+from workflows.contracts import telemetry
+from workflows.contracts.carried import (
+    Job,
+    QueuedAmend,
+    QueuedCard,
+    QueuedClose,
+    QueuedRefusal,
+    QueuedReminder,
+    QueuedRepair,
+    QueuedTurn,
+)
 from workflows.contracts.erasures import EraseHistories, EraseRows, erase_rows
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import CardReceipt, CloseReceipt, RepairReceipt
@@ -34,30 +44,34 @@ class SessionChores:
     async def take_next(self) -> None:
         """Does the first job of the queue. Whatever goes wrong in it, the session goes on (L12)."""
         job = self._jobs.next_job()
-        try:
-            match job:
-                case QueuedTurn():
-                    await self._jobs.run_turn(job)
-                case QueuedRepair():
-                    await self._repair(job)
-                case QueuedCard():
-                    await self._card(job)
-                case QueuedAmend():
-                    await self._amend(job)
-                case QueuedClose():
-                    await self._close(job)
-                case QueuedReminder():
-                    await self._remind(job)
-                case QueuedRefusal():
-                    await self._announce(job)
-                case _:
-                    assert_never(job)
-        except Exception:
-            workflow.logger.exception("a job of the session failed unexpectedly")
-            if ticket := getattr(job, "ticket", ""):
-                self._jobs.give(ticket, None)
-        finally:
-            self._jobs.under_way = None
+        with telemetry.work(job.job, job.trace, **_ids(job), session_uid=self._jobs.ref.session_uid):
+            try:
+                await self._do(job)
+            except Exception:
+                workflow.logger.exception("a job of the session failed unexpectedly")
+                if ticket := getattr(job, "ticket", ""):
+                    self._jobs.give(ticket, None)
+            finally:
+                self._jobs.under_way = None
+
+    async def _do(self, job: Job) -> None:
+        match job:
+            case QueuedTurn():
+                await self._jobs.run_turn(job)
+            case QueuedRepair():
+                await self._repair(job)
+            case QueuedCard():
+                await self._card(job)
+            case QueuedAmend():
+                await self._amend(job)
+            case QueuedClose():
+                await self._close(job)
+            case QueuedReminder():
+                await self._remind(job)
+            case QueuedRefusal():
+                await self._announce(job)
+            case _:
+                assert_never(job)
 
     async def _repair(self, job: QueuedRepair) -> None:
         jobs = self._jobs
@@ -140,3 +154,14 @@ class SessionChores:
 
     async def _announce(self, job: QueuedRefusal) -> None:
         await written(record_refusal, RecordRefusal(session=self._jobs.ref, refusal=job.refusal), f"refused {job.refusal.what}")
+
+
+def _ids(job: Job) -> dict[str, object]:
+    """What a job's log lines and spans are about, beside its session."""
+    match job:
+        case QueuedTurn():
+            return {"turn_id": job.turn.turn_id, "attempt": job.turn.attempt}
+        case QueuedReminder():
+            return {"call_id": job.call_id}
+        case _:
+            return {}

@@ -2,6 +2,7 @@
 
 from temporalio import workflow
 
+from workflows.contracts import telemetry
 from workflows.contracts.carried import QueuedTurn
 from workflows.contracts.steps import Birth
 from workflows.model.state import Batch, LastTurn
@@ -37,6 +38,7 @@ class SessionJobs(SessionOrder):
         finally:
             self._live = None
             self.settled += 1
+        _log_end(outcome)
         if outcome.state == "refused":
             self.set_head(revision=head.revision, hung_under=head.hung_under)
         else:
@@ -95,3 +97,11 @@ class SessionJobs(SessionOrder):
         workflow.set_current_details(details(head))
         if head.indexed:
             workflow.upsert_search_attributes(attributes(self._start.tenant, head))
+
+
+def _log_end(outcome: TurnOutcome) -> None:
+    if outcome.error is None or outcome.state == "cancelled":
+        workflow.logger.info("turn %s", outcome.state)
+    else:
+        telemetry.failed(outcome.error.type)
+        workflow.logger.warning("turn %s: %s", outcome.state, outcome.error.type)

@@ -6,6 +6,7 @@ from typing import Any
 from temporalio import workflow
 
 from workflows.asking import written
+from workflows.contracts import telemetry
 from workflows.contracts.carried import Job, QueuedAmend, QueuedCard, QueuedClose, QueuedRepair, SessionState
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import RecordedRefusal, RowsSaid, SessionStart
@@ -61,8 +62,9 @@ class SessionOrder:
             self.change(recorded=remember(self.state.recorded, call_id, status))
 
     def enqueue(self, job: Job) -> None:
-        """Puts a job behind the others."""
-        self.change(queue=(*self.state.queue, job))
+        """Puts a job behind the others. It stays part of the trace of what it came from."""
+        trace = telemetry.here()
+        self.change(queue=(*self.state.queue, job.model_copy(update={"trace": trace}) if trace else job))
 
     def note_refusal(self, refusal: RecordedRefusal) -> None:
         """Keeps a refused signal for the query."""

@@ -140,7 +140,7 @@ class LiveTurn:
         except (ActivityError, asyncio.CancelledError) as error:
             if not self.cancelled and is_cancelled_exception(error):
                 raise
-            workflow.logger.warning("turn %s: an activity ended without a result: %s", self.turn.turn_id, error)
+            workflow.logger.warning("an activity of the turn ended without a result: %s", error)
             return None
         finally:
             self._under_way.discard(handle)

@@ -1,9 +1,11 @@
 """The Temporal client of api and worker, and how values become payloads."""
 
 import asyncio
+import logging
+from collections.abc import Sequence
 from contextlib import suppress
 
-from temporalio.client import Client, WithStartWorkflowOperation
+from temporalio.client import Client, Interceptor, WithStartWorkflowOperation
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.contrib.pydantic import PydanticPayloadConverter, ToJsonOptions
 from temporalio.converter import (
@@ -13,7 +15,7 @@ from temporalio.converter import (
     PayloadCodec,
 )
 from temporalio.envconfig import ClientConfigProfile
-from temporalio.runtime import Runtime
+from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryFilter
 from temporalio.service import RetryConfig
 
 from activities.db.encryption import codec_of
@@ -23,6 +25,12 @@ from workflows.contracts.errors import ServiceUnavailable, SetupError
 from workflows.contracts.inputs import SessionStart
 from workflows.contracts.naming import SESSION_WORKFLOW, session_workflow_id
 from workflows.contracts.policies import WORKFLOW_TASK
+
+SDK_LOGS = LoggingConfig(
+    filter=TelemetryFilter(core_level="WARN", other_level="ERROR"),
+    forwarding=LogForwardingConfig(logger=logging.getLogger("temporalio.core")),
+)
+"""What the SDK's core logs goes where everything else goes, in the same form."""
 
 ONE_TRY = RetryConfig(max_retries=1)
 """The api repeats a call itself, under the same id and within its own deadline; the SDK's retries would hide how long that takes."""
@@ -53,7 +61,13 @@ def data_converter(storage: ExternalStorage | None, codec: PayloadCodec | None =
 
 
 async def connect(
-    settings: Settings, storage: Storage, address: str | None = None, *, for_api: bool, runtime: Runtime | None = None
+    settings: Settings,
+    storage: Storage,
+    address: str | None = None,
+    *,
+    for_api: bool,
+    runtime: Runtime | None = None,
+    interceptors: Sequence[Interceptor] = (),
 ) -> Client:
     """A client as Temporal's own `TEMPORAL_*` variables or TOML profile say; `address` (host:port), where given, goes before theirs.
 
@@ -73,6 +87,7 @@ async def connect(
             **config,
             data_converter=converter,
             runtime=runtime,
+            interceptors=interceptors,
             lazy=for_api,
             retry_config=ONE_TRY if for_api else None,
         )
@@ -103,4 +118,4 @@ async def forget_failure(operation: WithStartWorkflowOperation[object, object]) 
             await operation.workflow_handle()
 
 
-__all__ = ["RecordPayloadConverter", "connect", "data_converter", "forget_failure", "session_start"]
+__all__ = ["SDK_LOGS", "RecordPayloadConverter", "connect", "data_converter", "forget_failure", "session_start"]

@@ -23,6 +23,7 @@ from pydantic_ai.messages import (
     ToolCallPart,
 )
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
+from pydantic_ai.models.instrumented import InstrumentationSettings
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
@@ -60,7 +61,7 @@ class _Run:
 
 
 class ModelStream:
-    """One request to one model. Run it once; read `partial` if that raised.
+    """One request to one model, traced as `instrument` says. Run it once; read `partial` if that raised.
 
     `settled`: how much of the history's beginning is known to be sent as it is (prepare.py); after the run, of this history.
     """
@@ -75,6 +76,7 @@ class ModelStream:
         settings: ModelSettings | None = None,
         requires_end: bool = True,
         settled: int = 0,
+        instrument: InstrumentationSettings | None = None,
     ) -> None:
         self._model = model
         self._history = history
@@ -82,6 +84,7 @@ class ModelStream:
         self._settings = request_settings(model) if settings is None else settings
         self._requires_end = requires_end
         self.settled = settled
+        self._instrument = instrument
         self._stream: StreamedResponse | None = None
         self._runs: list[_Run] = []
         self._delivered = 0
@@ -94,7 +97,11 @@ class ModelStream:
         """
         messages, self.settled = prepared(self._model, self._history, self._parameters, self.settled)
         async with model_request_stream(
-            self._model, messages, model_request_parameters=self._parameters, model_settings=self._settings
+            self._model,
+            messages,
+            model_request_parameters=self._parameters,
+            model_settings=self._settings,
+            instrument=self._instrument or False,
         ) as stream:
             self._stream = stream
             async for event in stream:

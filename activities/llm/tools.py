@@ -125,9 +125,12 @@ class Toolbox:
             async with limit:
                 value = await tool.toolset.call_tool(tool_name, arguments, _context(ctx, tool_name), tool)
         except Exception as error:
+            outcome = _raised(error)
+            if limit.expired() or outcome.outcome == "failed":
+                _log.warning("a server tool failed", exc_info=error)
             if limit.expired():
                 return _problem(f"{tool_name} did not return within {options.timeout_seconds:g} s; {_UNKNOWN_EFFECT}.", "failed")
-            return _raised(error)
+            return outcome
         return _returned(value)
 
     async def _argument_problem(self, tool_name: str, raw: str, arguments: Any) -> str | None:

@@ -13,7 +13,7 @@ from cli.dev.servers import Servers, state_folder
 from cli.endpoints import Endpoints, api_url, temporal_client, with_database, with_origins
 from cli.record import DevRecord, remove_record
 from cli.secrets import furnished, keep_secrets
-from cli.serving import api_socket, first_of, serve_api
+from cli.serving import api_socket, first_of, forward_sdk_logs, serve_api
 from settings import Settings, WorkerSettings
 from workflows.contracts.errors import SetupError
 
@@ -68,6 +68,7 @@ class Stack:
         await self._servers.start()
         found = self._found()
         await imports
+        forward_sdk_logs()
         await self._bring_schema(found)
         await self._start_part(
             "worker", self._keep_worker(found, ready := asyncio.Event()), ready, f"task queue {self._settings.task_queue}"

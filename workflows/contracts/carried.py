@@ -12,7 +12,13 @@ from workflows.model.state import Head, Recent
 from workflows.model.turn import TurnConfig, TurnRef
 
 
-class QueuedTurn(Record):
+class Queued(Record):
+    """An input that waits for its place in the order. `trace` is what it was part of when it came; None where nothing is traced."""
+
+    trace: dict[str, str] | None = None
+
+
+class QueuedTurn(Queued):
     """An accepted input that waits for its turn. `turn.number` is assigned when it begins.
 
     `message` for a message, `result` for a continuation, neither for a retry, which begins with `first_step`, and for steering. A turn that is
@@ -41,14 +47,14 @@ class Steered(Record):
     receipt: SteerReceipt | None = None
 
 
-class QueuedRepair(Record):
+class QueuedRepair(Queued):
     """A repair that waits for its place in the order. `ticket` names it for the one who asked."""
 
     job: Literal["repair"] = "repair"
     ticket: str
 
 
-class QueuedCard(Record):
+class QueuedCard(Queued):
     """A card that waits for its place in the order."""
 
     job: Literal["card"] = "card"
@@ -56,7 +62,7 @@ class QueuedCard(Record):
     card: CardInput
 
 
-class QueuedAmend(Record):
+class QueuedAmend(Queued):
     """A change of the session's fields that waits for its place in the order."""
 
     job: Literal["amend"] = "amend"
@@ -64,7 +70,7 @@ class QueuedAmend(Record):
     amend: AmendInput
 
 
-class QueuedClose(Record):
+class QueuedClose(Queued):
     """The session's end, once everything before it is done, asked for `by` a principal. No ticket: it expired."""
 
     job: Literal["close"] = "close"
@@ -72,7 +78,7 @@ class QueuedClose(Record):
     by: str = ""
 
 
-class QueuedReminder(Record):
+class QueuedReminder(Queued):
     """A host action that has waited for so long that its readers are reminded."""
 
     job: Literal["reminder"] = "reminder"
@@ -86,7 +92,7 @@ class KeyedAnswer(Record):
     answer: str | None = None
 
 
-class QueuedRefusal(Record):
+class QueuedRefusal(Queued):
     """A refused signal that is to be made readable as an event."""
 
     job: Literal["refusal"] = "refusal"

@@ -54,9 +54,14 @@ def tenant_prefix(tenant: str) -> str:
 
 def tenant_of(workflow_id: str) -> str | None:
     """The tenant of a session's workflow; None for a workflow that is no session's."""
+    return named[0] if (named := session_of(workflow_id)) else None
+
+
+def session_of(workflow_id: str) -> tuple[str, str] | None:
+    """Tenant and session id of a session's workflow; None for a workflow that is no session's."""
     kind, _, rest = workflow_id.partition("/")
-    tenant, slash, _ = rest.partition("/")
-    return unquote(tenant) if kind == "session" and slash else None
+    tenant, slash, session_id = rest.partition("/")
+    return (unquote(tenant), session_id) if kind == "session" and slash else None
 
 
 TENANT = SearchAttributeKey.for_keyword("OutlastTenant")
