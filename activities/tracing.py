@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from opentelemetry import trace
-from opentelemetry.context import Context
+from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import Status, StatusCode, use_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.types import AttributeValue
@@ -114,13 +114,20 @@ def _span(name: str, context: Context | None = None) -> Iterator[None]:
     info = workflow.info()
     ids = {**attributes(), "temporalWorkflowID": info.workflow_id, "temporalRunID": info.run_id}
     span = trace.get_tracer(_SCOPE).start_span(name, context, attributes=ids)
-    with use_span(span, record_exception=False, set_status_on_exception=False):
-        try:
-            yield
-        except Exception as error:
-            span.set_status(Status(StatusCode.ERROR, type(error).__name__))
-            span.end()
-            raise
+    token = attach(trace.set_span_in_context(span))
+    try:
+        yield
+    except GeneratorExit:
+        raise  # the workflow was dropped, and this may be another task's context
+    except Exception as error:
+        detach(token)
+        span.set_status(Status(StatusCode.ERROR, type(error).__name__))
+        span.end()
+        raise
+    except BaseException:
+        detach(token)
+        raise
+    detach(token)
     span.end()
 
 

@@ -79,8 +79,12 @@ def work(name: str, trace: Trace | None, **ids: object) -> Iterator[None]:
     try:
         with tracing.work(name, trace) if tracing else nullcontext():
             yield
-    finally:
+    except GeneratorExit:
+        raise  # the workflow was dropped, and this may be another task's context
+    except BaseException:
         _ids.set(before)
+        raise
+    _ids.set(before)
 
 
 __all__ = ["Trace", "Tracing", "apart", "bind", "failed", "forget", "here", "identified", "identify", "work"]
