@@ -94,7 +94,9 @@ def measured(address: str) -> Runtime | None:
     if not address:
         return None
     try:
-        return Runtime(telemetry=TelemetryConfig(logging=SDK_LOGS, metrics=PrometheusConfig(bind_address=address, durations_as_seconds=True)))
+        return Runtime(
+            telemetry=TelemetryConfig(logging=SDK_LOGS, metrics=PrometheusConfig(bind_address=address, durations_as_seconds=True))
+        )
     except (RuntimeError, ValueError) as error:
         raise SetupError(f"OUTLAST_METRICS__WORKER_ADDRESS={address}: nothing can listen there: {error}") from error
 
