@@ -19,6 +19,10 @@ FROM python:3.11-slim
 RUN useradd --system --uid 10001 --create-home --home-dir /srv/outlast outlast
 COPY --from=build /opt/outlast /opt/outlast
 ENV PATH=/opt/outlast/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+# Both or neither: the version of this image's workers (docs/operations.md, Versioned workers).
+ARG DEPLOYMENT=""
+ARG BUILD_ID=""
+ENV OUTLAST_WORKER__DEPLOYMENT=$DEPLOYMENT OUTLAST_WORKER__BUILD_ID=$BUILD_ID
 USER outlast
 WORKDIR /srv/outlast
 ENTRYPOINT ["outlast"]

@@ -70,6 +70,7 @@ def image_faults(text: str) -> list[str]:
     found += [] if re.search(r"^USER (?!root)\S+", last, re.MULTILINE) else ["runs as root"]
     found += [] if "--require-hashes" in text else ["installs what has no hash"]
     found += [f"no bytecode: {line}" for line in re.findall(r"uv pip install .*", text) if "--compile-bytecode" not in line]
+    found += [f"sets {key}, which is no setting" for key in re.findall(r"\b(OUTLAST_\w+)=", last) if unknown(key)]
     found += [f"{name} is not copied" for name in PRODUCT if not re.search(rf"^COPY .*\b{re.escape(name)}", text, re.MULTILINE)]
     return found
 
@@ -103,6 +104,7 @@ def test_style15_image_is_small_and_unprivileged() -> None:
     text = (ROOT / "Dockerfile").read_text()
     assert image_faults(text) == []
     assert image_faults(text.replace("USER outlast", "USER root")) == ["runs as root"]
+    assert image_faults(text.replace("__BUILD_ID=", "__BUILD=")) == ["sets OUTLAST_WORKER__BUILD, which is no setting"]
     assert len(image_faults(text.replace(" --compile-bytecode", ""))) == 2
     assert image_faults("FROM python:latest\nCOPY . .\n") != []
 
