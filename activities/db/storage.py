@@ -20,13 +20,18 @@ class Storage:
         self._inline_limit = settings.temporal.inline_limit_bytes
         self.bucket = Bucket(settings.payloads) if settings.payloads.s3_bucket else None
 
-    def external(self, *, only: str = "") -> ExternalStorage:
-        """For a data converter. `only`: how the ids of those workflows begin whose payloads are loaded; others' count as gone."""
+    def external(self, *, only: str = "", read_only: bool = False) -> ExternalStorage:
+        """For a data converter. `only`: how the ids of those workflows begin whose payloads are loaded; others' count as gone.
+
+        `read_only`: nothing is stored, as for a replay, whose commands go nowhere and would leave their payloads behind.
+        """
         postgres = PostgresDriver(self._database, only=only)
         s3 = S3Driver(self.bucket, only=only) if self.bucket else None
 
-        def chosen(context: StorageDriverSelectContext, payload: Payload) -> StorageDriver:
+        def chosen(context: StorageDriverSelectContext, payload: Payload) -> StorageDriver | None:
             """Where a new payload goes: as configured, unless S3 has no key under which it would be found again."""
+            if read_only:
+                return None
             return s3 if self._new_in_s3 and s3 is not None and s3.takes(context.target) else postgres
 
         return ExternalStorage(drivers=[postgres, s3 or AbsentBucket()], driver_selector=chosen, payload_size_threshold=self._inline_limit)

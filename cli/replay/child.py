@@ -88,16 +88,19 @@ async def _serve(data_dir: str) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever else writes to stdout must not be taken for a verdict
     settings = load_settings(data_dir=Path(data_dir))
-    external = None
+    storage = None
     # Kept histories may well do without a database.
     with suppress(SetupError):
         settings = with_secrets(find_endpoints(settings)).settings
-        external = Storage(settings, await Database.open(settings.database)).external()
+        storage = Storage(settings, await Database.open(settings.database))
+    external = storage.external(read_only=True) if storage else None
     judge = Judge(data_converter(external, codec_of(settings.codec.keys)))
     while line := await asyncio.to_thread(sys.stdin.readline):
         verdict = await judge.judge(Path(json.loads(line)))
         answers.write(verdict.model_dump_json() + "\n")
         answers.flush()
+    if storage:
+        await storage.close()
 
 
 if __name__ == "__main__":

@@ -61,8 +61,9 @@ async def test_large_payloads_stay_out_of_history(temporal_address: str, databas
     rows = await stored(database)
     assert len(rows) == 7  # two updates asked and answered, the activity asked and answered, the result
     assert {workflow_id for workflow_id, _ in rows} == {echo.id}
-    replayer = Replayer(workflows=[Echo], data_converter=data_converter(Storage(Settings(), database).external()))
+    replayer = Replayer(workflows=[Echo], data_converter=data_converter(Storage(Settings(), database).external(read_only=True)))
     await replayer.replay_workflow(history)
+    assert await stored(database) == rows
     async with database.connection() as connection:
         await connection.execute("delete from payloads")
     with pytest.raises(RuntimeError, match="activation completion failed"):
@@ -94,7 +95,7 @@ async def test_storage_is_behind_the_codec(temporal_address: str, database: Data
         assert len(await stored(database)) == 2
         assert not any(b"mmmm" in body for _, body in await stored(database))
         history = await echo.fetch_history()
-    converter = data_converter(Storage(Settings(), database).external(), codec_of(keys("a").keys))
+    converter = data_converter(Storage(Settings(), database).external(read_only=True), codec_of(keys("a").keys))
     await Replayer(workflows=[Echo], data_converter=converter).replay_workflow(history)
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from pydantic import ValidationError
@@ -20,9 +20,10 @@ from temporalio.converter import (
     StorageDriverWorkflowInfo,
 )
 
+from activities.db.erasures import find_receipt
 from activities.db.payloads import PayloadElsewhere, PayloadGone
 from activities.db.pool import Database
-from activities.db.s3 import S3Driver, S3Payloads, workflow_of
+from activities.db.s3 import S3Driver, S3Payloads, sql, workflow_of
 from activities.db.storage import Storage
 from cli.doctor import check_payloads
 from settings import PayloadSettings, Settings
@@ -208,3 +209,27 @@ async def test_without_bucket_or_client_the_error_names_what_to_do(database: Dat
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(SetupError, match=r"install outlast\[s3\]"):
         Storage(Settings(payloads=PayloadSettings(s3_bucket="b")), database)
+
+
+async def test_s20_an_object_is_counted_once_however_often_its_removal_begins(database: Database, objects: ObjectServer) -> None:
+    settings, uid = objects.payloads(), str(uuid4())
+    async with stored_with(settings, database) as (driver, payloads):
+        await driver.store(of("w"), [TEXT] * 3)
+        keys = [one.key for one in await payloads.of_workflow("w")]
+        async with database.connection() as connection:
+            erasure = {"id": uid, "tenant": "t", "session_id": "s", "principal": "p", "rows": "{}", "begun_at": datetime.now(UTC)}
+            await sql.note_erasure(connection, **erasure)
+        objects.stop()
+        try:
+            with pytest.raises(ServiceUnavailable):
+                await payloads.remove(keys[:2], uid)
+        finally:
+            objects.start()
+        assert objects.versions(settings) == 3
+        for _ in range(2):
+            await payloads.remove(keys, uid)
+        receipt = await find_receipt(database, UUID(uid))
+        assert receipt and (receipt.payloads, objects.versions(settings)) == (3, 0)
+        async with database.connection() as connection:
+            await sql.verify_erasure(connection, id=uid, workflow_runs=0, at=datetime.now(UTC))
+            assert await connection.fetchval("select count(*) from erased_objects") == 0
