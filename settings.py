@@ -53,6 +53,12 @@ class ApiSettings(_Group):
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8080, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    max_body_bytes: int = Field(
+        16 * 1024 * 1024,
+        ge=64 * 1024,
+        le=64 * 1024 * 1024,
+        description="Bytes of a request's body; a larger one is refused with 413. It bounds what a host's result and the files of a message may have together.",
+    )
     wait_seconds: float = Field(300.0, gt=0, description="How long `POST /api/chat` waits for its turn before it answers 202.")
     sse_keepalive_seconds: float = Field(15.0, gt=0, description="How often an idle event stream carries a comment.")
     send_timeout_seconds: float = Field(30.0, gt=0, description="A client that takes nothing of an answer for so long is cut off.")
@@ -321,6 +327,12 @@ class Settings(BaseSettings):
     )
     tool_text_limit: int = Field(
         64_000, ge=100, description="Characters of one tool result that the model reads; the rest is cut, and the model is told so."
+    )
+    tool_result_limit_bytes: int = Field(
+        16 * 1024 * 1024,
+        ge=1024,
+        le=64 * 1024 * 1024,
+        description="Bytes of JSON of one server tool's result that are kept. Of a larger one nothing is: the call fails, and the model is told why.",
     )
     max_steps: int = Field(10, ge=1, description="Model requests a turn may make.")
     turn_timeout_seconds: float = Field(300.0, gt=0, description="Time a turn may take, waiting for a worker or for the host not counted.")

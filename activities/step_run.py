@@ -31,7 +31,7 @@ from profiles import Profile
 from workflows.contracts import policies
 from workflows.contracts.errors import Refusal, SetupError, TurnFault
 from workflows.contracts.steps import RunStep, StepDone
-from workflows.model.turn import TurnError, Usage
+from workflows.model.turn import CANCELLED, TIMED_OUT, TurnError, Usage
 
 
 class StepRun:
@@ -284,8 +284,6 @@ class StepRun:
         return StepDone(state="refused", error=TurnError.of("session_error", refusal.message), at=now_text())
 
 
-CANCELLED = TurnError.of("cancelled", "the turn was cancelled")
-TIMED_OUT = TurnError.of("timeout", "the turn took longer than it may")
 EMPTY = TurnError.of("empty_response", "the model's answer was empty")
 OUT_OF_TOKENS = TurnError.of("usage_limit", "the turn's budget of output tokens is used up")
 

@@ -10,7 +10,7 @@ from activities.beating import beating
 from activities.db.session_tx import SessionGone, SessionTx, now_text, sql
 from activities.kit import Kit
 from activities.limits import turn_seconds
-from activities.llm.tools import Toolbox, ToolOutcome
+from activities.llm.tools import Toolbox, ToolOutcome, too_large
 from activities.measures import measure_tool
 from activities.patience import patiently
 from activities.projection.calls import Verdict
@@ -75,9 +75,15 @@ class ToolRun:
         if outcome is None:
             late = not self._stopped.is_set()
             return ToolDone(call_id=self._call.call.call_id, recorded=False, out_of_time=late, at=now_text(), seconds=self._seconds)
+        outcome = self._kept(outcome)
         status = "failed" if outcome.outcome == "failed" else None
         verdict = Verdict(outcome.outcome, status, outcome.output_json, duration_ms=round(self._seconds * 1000))
         return await patiently(lambda: self._commit(verdict))
+
+    def _kept(self, outcome: ToolOutcome) -> ToolOutcome:
+        """The outcome, or what is said of it instead if no row is to hold it."""
+        size, most = len(outcome.output_json.encode()), self._kit.settings.tool_result_limit_bytes
+        return outcome if size <= most else too_large(self._call.call.tool_name, size, most)
 
     async def settle(self, settle: SettleCall) -> ToolDone:
         """Records the verdict that the workflow came to."""

@@ -1,5 +1,6 @@
 """What a request body must be before anything reads it: JSON, of bounded size, with text that every part of the system can keep."""
 
+import asyncio
 import json
 import re
 from collections.abc import Callable, Coroutine
@@ -13,8 +14,8 @@ from starlette.requests import ClientDisconnect
 from api.access import identify
 from api.errors import RequestRefused
 
-MAX_BODY = 16 * 1024 * 1024
-"""Bytes of a request body."""
+LARGE_BODY = 256 * 1024
+"""Bytes from which on a body is read by a thread: requests beside it must not wait for that."""
 
 MAX_DEPTH = 100
 """Levels of nesting that a body may have."""
@@ -32,7 +33,7 @@ class StrictRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """A route that refuses bad bodies: 413 over 16 MiB, 415 for another content type, 422 for what is not clean JSON.
+    """A route that refuses bad bodies: 413 over `OUTLAST_API__MAX_BODY_BYTES`, 415 for another content type, 422 for what is not clean JSON.
 
     A body is not read before it is known who sends it, where the route asks that.
     """
@@ -50,7 +51,7 @@ class StrictRoute(APIRoute):
                 body = await _bounded(request)
                 if body:
                     _expect_json(request)
-                request.take(body, parse(body) if body else None)
+                request.take(body, await _parsed(body) if body else None)
             return await handle(request)
 
         return checked
@@ -74,16 +75,22 @@ def parse(body: bytes) -> Any:
     return value
 
 
+async def _parsed(body: bytes) -> Any:
+    return await asyncio.to_thread(parse, body) if len(body) > LARGE_BODY else parse(body)
+
+
 async def _bounded(request: Request) -> bytes:
+    most: int = request.app.state.settings.api.max_body_bytes
+    too_large = RequestRefused(413, f"the body is over {most} bytes (OUTLAST_API__MAX_BODY_BYTES)")
     declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > MAX_BODY:
-        raise RequestRefused(413, f"the body is over {MAX_BODY} bytes")
+    if declared.isdecimal() and int(declared) > most:
+        raise too_large
     chunks = bytearray()
     try:
         async for chunk in request.stream():
             chunks += chunk
-            if len(chunks) > MAX_BODY:
-                raise RequestRefused(413, f"the body is over {MAX_BODY} bytes")
+            if len(chunks) > most:
+                raise too_large
     except ClientDisconnect:  # nobody reads the answer; it keeps a client's habit from being logged as our fault
         raise RequestRefused(400, "the client left before its body was complete", "incomplete_body") from None
     return bytes(chunks)

@@ -30,6 +30,9 @@ MAX_CONTENT = 1024 * 1024
 MAX_VIEW = 32_000
 """Characters of JSON that `view.data`, `view.state` and `extensions` of a host context take together."""
 
+MAX_CONTEXT = 1_000_000
+"""Characters of JSON that `navigation`, `background` and the actions' parameters take together: the model reads most of it with each message."""
+
 _MEANING = {
     "content",
     "parent_id",
@@ -181,6 +184,9 @@ class HostContext(Body):
         size = sum(len(json_text(part)) for part in (view.data, view.state, self.extensions) if part)
         if size > MAX_VIEW:
             raise ValueError(f"view.data, view.state and extensions take {size} characters of JSON, at most {MAX_VIEW} are allowed")
+        rest = sum(len(json_text(part)) for part in (self.navigation, self.background, [action.parameters for action in self.actions]))
+        if rest > MAX_CONTEXT:
+            raise ValueError(f"navigation, background and actions take {rest} characters of JSON, at most {MAX_CONTEXT} are allowed")
         return self
 
 
@@ -221,7 +227,7 @@ class ChatBody(Body):
     when_busy: Literal["interrupt", "enqueue", "reject", "replace"] = "interrupt"
     expected_revision: Revision | None = None
     tool_call_id: CallId | None = None
-    tool_result: JsonValue = None
+    tool_result: Any = None  # JSON it is already, and megabytes are not looked through once more
     tool_outcome: Literal["success", "failed", "denied"] = "success"
 
     @model_validator(mode="after")

@@ -15,11 +15,12 @@ from api.budgets import check_day
 from api.deps import Api
 from api.errors import RequestRefused
 from api.idempotency import Token, named
-from api.schemas import MAX_CONTENT, ChatBody
+from api.schemas import MAX_CONTENT, ChatBody, digest_of
 from api.waiting import final_of
 from workflows.contracts import telemetry
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import ContinuationInput, MessageInput, PauseSaid, RetryInput, RowsSaid, TurnReceipt
+from workflows.contracts.json_text import json_text
 from workflows.model.session import Caller
 from workflows.model.turn import TurnConfig
 from workflows.rules.admission import already_recorded
@@ -170,7 +171,8 @@ async def _continue(api: Api, caller: Caller, body: ChatBody, seconds: float, to
             expected_revision=body.expected_revision,
             key=token,
             tool_call_id=call_id,
-            tool_result=body.tool_result,
+            result_json=json_text(body.tool_result),
+            result_digest=digest_of(body.tool_result) if token else "",
             tool_outcome=body.tool_outcome,
             turn_id=turn_id,
             host_context=host_context,

@@ -1,6 +1,6 @@
 """Bodies of writes that begin no turn: cards, changes of a session's fields, cancel, repair, retry."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from fastapi import Depends, Query
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, WithJsonSchema, field_validator, model_validator
@@ -34,7 +34,7 @@ ExpectedDep = Annotated[ChangeBody, Depends(expected)]
 class ResumeBody(ChangeBody):
     """A host's result, for the call that a pause token names. `tool_result` is any JSON value, null too."""
 
-    tool_result: JsonValue
+    tool_result: Any  # as in ChatBody
     tool_outcome: Literal["success", "failed", "denied"] = "success"
 
 

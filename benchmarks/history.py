@@ -63,8 +63,8 @@ def by_turn(events: Sequence[HistoryEvent]) -> list[TurnCost]:
     The first turn has the start of the workflow too.
     """
     cuts = [_begin(events, index) for index, event in enumerate(events) if event.event_type == _ACCEPTED]
-    cuts[:1] = [0] * bool(cuts)
-    return [_cost(events[begin:end]) for begin, end in zip(cuts, [*cuts[1:], len(events)], strict=True)]
+    ends = [*cuts[1:], len(events)]
+    return [_cost(events[begin:end]) for begin, end in zip([0, *cuts[1:]], ends, strict=True)] if cuts else []
 
 
 def _begin(events: Sequence[HistoryEvent], accepted: int) -> int:

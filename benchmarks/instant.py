@@ -2,9 +2,14 @@
 
 import re
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
 
+from pydantic_ai import RunContext
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
+from pydantic_ai.models import ModelRequestParameters, StreamedResponse
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.settings import ModelSettings
 
 from benchmarks.text import ANSWER_CHARACTERS, words
 
@@ -39,6 +44,26 @@ def _whole(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     return ModelResponse(parts=[TextPart(words(ANSWER_CHARACTERS))])
 
 
+class _Forgetful(FunctionModel):
+    """Looks at the last message only. The library's own counts the tokens of the whole conversation, which would be time that the model takes."""
+
+    async def request(
+        self, messages: list[ModelMessage], model_settings: ModelSettings | None, model_request_parameters: ModelRequestParameters
+    ) -> ModelResponse:
+        return await super().request(messages[-1:], model_settings, model_request_parameters)
+
+    @asynccontextmanager
+    async def request_stream(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+        run_context: RunContext[Any] | None = None,
+    ) -> AsyncIterator[StreamedResponse]:
+        async with super().request_stream(messages[-1:], model_settings, model_request_parameters, run_context) as response:
+            yield response
+
+
 def instant_model() -> FunctionModel:
     """Answers 400 characters at once, streamed or whole."""
-    return FunctionModel(_whole, stream_function=_streamed, model_name=INSTANT)
+    return _Forgetful(_whole, stream_function=_streamed, model_name=INSTANT)

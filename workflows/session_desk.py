@@ -44,6 +44,7 @@ class SessionDesk:
 
     async def judge(self, judge: Callable[[Asked], Awaitable[Answer]], asked: Asked) -> Answer:
         """The answer to an update. An unexpected exception would be retried for ever, so it becomes a failure of that input (L12)."""
+        self._jobs.updates += 1
         try:
             await self._ready()
             await self._known_end(asked)

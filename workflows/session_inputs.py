@@ -22,6 +22,7 @@ from workflows.contracts.steps import NewMessage
 from workflows.model.call import CallResult
 from workflows.model.state import Binding, Recent
 from workflows.model.turn import TurnRef
+from workflows.room import check_room
 from workflows.rules import admission
 from workflows.rules.state import body_digest, profile_of, remember
 from workflows.session_jobs import SessionJobs
@@ -54,6 +55,7 @@ class SessionInputs:
         admission.check_new_turn(message.turn_id, self._jobs.knows_turn(message.turn_id, message.rows))
         admission.check_revision(self._jobs.revision, message)
         admission.check_busy(state.head, message, self._jobs.busy)
+        check_room(state.queue, self._jobs.updates)
 
     async def message(self, message: MessageInput) -> TurnReceipt:
         """Records a message; interrupts what runs unless it asks for patience."""
@@ -169,7 +171,7 @@ class SessionInputs:
     def _accept_result(self, continuation: ContinuationInput) -> TurnReceipt:
         self.check_continuation(continuation)
         self.accepted += 1
-        output = json_text(continuation.tool_result)
+        output = json_text(continuation.tool_result) if continuation.result_json is None else continuation.result_json
         result = CallResult(call_id=continuation.tool_call_id, output=output, outcome=continuation.tool_outcome)
         return self.receipt(self._take_result(result, continuation.turn_id, continuation.host_context))
 

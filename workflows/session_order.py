@@ -35,6 +35,7 @@ class SessionOrder:
         self.settled = 0
         self._answers: dict[str, Record | Refusal | None] = {}
         self.closed = False
+        self.updates = 0
         self._created_at: str | None = None
 
     def carried(self) -> SessionStart:

@@ -6,6 +6,7 @@ from workflows.contracts.carried import Steered
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import SteerInput, SteerReceipt
 from workflows.contracts.turns import NoteSteering, SteeringNoted
+from workflows.room import check_room
 from workflows.rules import admission
 from workflows.rules.state import body_digest, remember
 from workflows.session_jobs import SessionJobs
@@ -28,6 +29,7 @@ class SessionSteering:
             admission.check_same_body(steer.id, known.digest, steer.digest or body_digest(steer))
             return
         admission.check_binding(state.head, steer)
+        check_room(state.queue, self._jobs.updates)
         admission.check_new_turn(steer.turn_id, self._jobs.knows_turn(steer.turn_id, steer.rows))
         if not self._jobs.ends_soon(steer.rows):
             admission.check_revision(self._jobs.revision, steer)

@@ -1,6 +1,7 @@
 """One turn: model steps and server tools in order, until the model answers, asks the host, fails or is cancelled."""
 
 import asyncio
+from collections.abc import Sequence
 
 from temporalio import workflow
 from temporalio.common import RawValue
@@ -15,7 +16,8 @@ from workflows.contracts.turns import EndTurn, HandOver, TurnEnded, end_turn, ha
 from workflows.model.base import Record
 from workflows.model.call import OpenCall
 from workflows.model.session import SessionRef
-from workflows.model.turn import TurnError, TurnRef
+from workflows.model.turn import CANCELLED, TIMED_OUT, TOO_LONG, TurnError, TurnRef
+from workflows.room import is_full
 
 
 class TurnOutcome(Record):
@@ -101,10 +103,16 @@ class LiveTurn:
                 return self._outcome(done.model_copy(update={"at": last.at, "expires_at": last.expires_at}), state="paused")
             # From here on a retry goes on behind the tools: those that finished are never run again.
             opening, self._step = None, self._step + 1
-            if self.cancelled:
-                return await self.end(CANCELLED)
-            if any(result.out_of_time for result in results):
-                return await self.end(TIMED_OUT)
+            if error := self._stops(results):
+                return await self.end(error)
+
+    def _stops(self, results: list[ToolDone]) -> TurnError | None:
+        """Why nothing more is asked for after these results, if so."""
+        if self.cancelled:
+            return CANCELLED
+        if any(result.out_of_time for result in results):
+            return TIMED_OUT
+        return TOO_LONG if is_full() else None
 
     def _opening(self) -> Opening:
         job = self._job
@@ -146,15 +154,23 @@ class LiveTurn:
             self._under_way.discard(handle)
 
     async def _server_tools(self, done: StepDone) -> list[ToolDone]:
-        """Runs the step's server calls side by side. The last of them may hand the turn over to the host."""
-        results = await asyncio.gather(*(self._server_tool(call) for call in done.server_calls))
-        ended = [result for result in results if result]
-        self._spent += max((result.seconds for result in ended), default=0.0)
-        return ended
+        """Runs the step's server calls side by side, some behind one another if there are very many. The last of them may hand the
+        turn over to the host.
+        """
+        lanes = min(len(done.server_calls), policies.CALLS_AT_ONCE)
+        ended = await asyncio.gather(*(self._one_by_one(done.server_calls[lane::lanes]) for lane in range(lanes)))
+        self._spent += max((sum(result.seconds for result in lane) for lane in ended), default=0.0)
+        return [result for lane in ended for result in lane]
 
-    async def _server_tool(self, call: OpenCall) -> ToolDone | None:
-        if self.cancelled:
-            return None
+    async def _one_by_one(self, calls: Sequence[OpenCall]) -> list[ToolDone]:
+        results: list[ToolDone] = []
+        for call in calls:
+            spent = self._spent + sum(result.seconds for result in results)
+            if not (self.cancelled or is_full()) and (result := await self._server_tool(call, spent)):
+                results.append(result)
+        return results  # what becomes of calls that have none the turn's end says
+
+    async def _server_tool(self, call: OpenCall, spent: float) -> ToolDone | None:
         run = RunTool(
             session=self._session,
             turn=self.turn,
@@ -162,12 +178,10 @@ class LiveTurn:
             call=call,
             profile=self._job.profile,
             revision=self._revision,
-            spent_seconds=self._spent,
+            spent_seconds=spent,
         )
         result = await self._finish(run_tool, begun(run_tool, run, policies.tool(call), call.tool_name))
-        if result is None and not self.cancelled:
-            return await self._settle(run)
-        return result
+        return await self._settle(run) if result is None and not self.cancelled else result
 
     async def _settle(self, run: RunTool) -> ToolDone:
         reason = "its worker stopped while it ran, so whether it took effect is not known"
@@ -229,10 +243,6 @@ class LiveTurn:
             expires_at=done.expires_at,
             passed_over=done.passed_over,
         )
-
-
-CANCELLED = TurnError.of("cancelled", "the turn was cancelled")
-TIMED_OUT = TurnError.of("timeout", "the turn took longer than it may")
 
 
 async def execute_end(end: EndTurn) -> TurnEnded:

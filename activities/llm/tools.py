@@ -223,6 +223,12 @@ def _raised(error: Exception) -> ToolOutcome:
             return _problem(_failure_text(error), "failed")
 
 
+def too_large(tool_name: str, size: int, most: int) -> ToolOutcome:
+    """What becomes of a result of more bytes than are kept. The tool has run, and whatever it did is done."""
+    why = f"{tool_name} ran, but its result of {size:,} bytes is over the limit of {most:,} (OUTLAST_TOOL_RESULT_LIMIT_BYTES)"
+    return _problem(f"{why} and was not kept. Ask for less at a time.", "failed")
+
+
 def _problem(text: str, outcome: Literal["failed", "retried"]) -> ToolOutcome:
     return ToolOutcome(json.dumps(well_formed(text), ensure_ascii=False), outcome)
 

@@ -161,11 +161,12 @@ def told_to_model(call: RecordedCall, *, limit: int = MODEL_TEXT_LIMIT) -> str:
 
 
 def model_text(output_json: str | None, *, limit: int = MODEL_TEXT_LIMIT) -> str:
-    """A JSON output as the model reads it: text as it is, anything else as JSON, cut after `limit` characters with a word about it."""
+    """A JSON output as the model reads it: text as it is, anything else as JSON, cut after `limit` characters with words about the rest."""
     text = shown(_readable(output_json or ""))
     if len(text) <= limit:
         return text
-    return f"{text[:limit]}\n[Cut here: {limit:,} of {len(text):,} characters are shown.]"
+    left_out = f"the first {limit:,} of {len(text):,} characters are shown, {len(text) - limit:,} are left out"
+    return f"{text[:limit]}\n[Cut here: {left_out}. People can read all of it; to read more of it yourself, ask for it in smaller parts.]"
 
 
 def _readable(output_json: str) -> str:

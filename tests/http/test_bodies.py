@@ -10,9 +10,11 @@ from fastapi import FastAPI
 from starlette.types import Message
 
 from api.errors import install
-from api.intake import MAX_BODY, MAX_DEPTH, StrictRoute
-from api.schemas import MAX_CONTENT, MAX_VIEW, ChatBody
+from api.intake import MAX_DEPTH, StrictRoute
+from api.schemas import MAX_CONTENT, MAX_CONTEXT, MAX_VIEW, ChatBody
+from settings import ApiSettings, Settings
 
+MAX_BODY: int = ApiSettings.model_fields["max_body_bytes"].default
 JSON = {"content-type": "application/json"}
 CALL = {"session_id": "s1", "tool_call_id": "c1", "tool_result": 1}
 DEEP = "[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1)
@@ -60,6 +62,8 @@ SHAPES: list[tuple[dict[str, Any], str]] = [
     ({"content": "x", "host_context": {"actions": [action(deadline_seconds=0)]}}, "deadline_seconds"),
     ({"content": "x", "host_context": {"attachments": [1] * 17}}, "host_context.attachments"),
     ({"content": "x", "host_context": {"view": {"data": "x" * MAX_VIEW}}}, "characters of JSON"),
+    ({"content": "x", "host_context": {"background": {"x": "x" * MAX_CONTEXT}}}, f"at most {MAX_CONTEXT} are allowed"),
+    ({"content": "x", "attachments": [{"url": "data:,x"}] * 17}, "attachments"),
     ({"content": "x", "host_context": {"captured_at": "2026-01-01T00:00:00"}}, "captured_at"),
     ({"content": "x", "tool_result": 1}, "needs `tool_call_id`"),
     ({"content": "x", "tool_outcome": "denied"}, "needs `tool_call_id`"),
@@ -134,6 +138,7 @@ async def test_a_body_that_is_too_large_is_413_whether_it_says_so_or_not(alone: 
         answer = await alone.post("/api/chat", content=content, headers=JSON)
         assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
         assert answer.headers["content-type"] == "application/problem+json"
+        assert f"{MAX_BODY} bytes (OUTLAST_API__MAX_BODY_BYTES)" in answer.json()["detail"]
 
 
 async def test_content_over_one_mebibyte_is_413(alone: httpx.AsyncClient) -> None:
@@ -197,6 +202,7 @@ async def test_who_leaves_within_the_body_is_no_fault_of_the_api() -> None:
         answered.append(message)
 
     app = FastAPI()
+    app.state.settings = Settings()
     install(app)
     app.router.route_class = StrictRoute
 

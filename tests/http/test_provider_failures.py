@@ -216,5 +216,5 @@ async def test_a_long_tool_result_is_cut_for_the_model_and_it_is_told_so(urls: t
     async with provided(urls, monkeypatch, asks, says("Long."), tool_text_limit=300) as (system, provider):
         await system.chat("s1")
         told = provider.requests[1].body["messages"][-1]["content"]
-        assert told == "x" * 300 + "\n[Cut here: 300 of 5,000 characters are shown.]"
+        assert told.startswith("x" * 300 + "\n[Cut here: the first 300 of 5,000 characters are shown, 4,700 are left out.")
         assert (await system.messages("s1"))[1]["segments"][0]["tools"][0]["output"] == "x" * 5000

@@ -71,10 +71,17 @@ class PauseSaid(Record):
 
 
 class ContinuationInput(Input):
-    """A host's result for the pending call. `tool_result` is any JSON value, `pause` what the pause token says that it came with."""
+    """A host's result for the pending call. `tool_result` is any JSON value, `pause` what the pause token says that it came with.
+
+    The api sends `result_json` instead, the value as JSON text: a workflow that took megabytes apart would not be done within the two
+    seconds that a workflow task may think, and never again answer. `result_digest` (SHA-256 of canonical JSON) stands for it where a repeat
+    is told from another result.
+    """
 
     tool_call_id: str
     tool_result: Any = None
+    result_json: str | None = None
+    result_digest: str = ""
     tool_outcome: Literal["success", "failed", "denied"] = "success"
     turn_id: str | None = None
     host_context: dict[str, Any] | None = None

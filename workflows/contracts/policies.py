@@ -76,7 +76,20 @@ ROLL_UPDATES = 200
 NEXT_RUN = ContinueAsNewVersioningBehavior.AUTO_UPGRADE
 """Where a run that is pinned to a build continues as new: on the version that is current by then. Workers without a version know none."""
 
-CARRIED_IDS = 50
+FULL_EVENTS = 40_000
+FULL_BYTES = 30_000_000
+FULL_UPDATES = 1_800
+"""A run that has so much takes no message and no steering until it continues as new, and a turn in it asks for nothing more and ends with
+`usage_limit`. Temporal terminates a workflow at 51,200 events or 50 MB and takes 2,000 updates: what is left is for what is under way."""
+
+FULL_WAITING = 32_000_000
+"""Characters of content that may wait in a session, which a run hands to the next one: that has seconds to read them."""
+
+CALLS_AT_ONCE = 100
+"""How many server calls of a response run side by side. Their results are in the history before it is known how long it has become: at
+most so many times the inline limit."""
+
+CARRIED_IDS = 30
 """How many of them a run hands to the next one: the carried state is paid for at each rollover, and rows know the older ids by then (L1)."""
 
 RECENT_IDS = 300

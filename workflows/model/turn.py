@@ -40,6 +40,13 @@ class TurnError(Record):
         return cls(type=type, message=message, retry_allowed=type in RETRYABLE)
 
 
+CANCELLED = TurnError.of("cancelled", "the turn was cancelled")
+TIMED_OUT = TurnError.of("timeout", "the turn took longer than it may")
+TOO_LONG = TurnError.of(
+    "usage_limit", "the turn did so much that its history takes no more; all of it is kept, and a message goes on from it"
+)
+
+
 class Usage(Record):
     """Tokens, model requests, server and host tool calls, and cost in US dollars as a decimal string (None: not priced)."""
 

@@ -10,6 +10,16 @@ def waiting_turns(queue: Iterable[Job]) -> list[QueuedTurn]:
     return [job for job in queue if isinstance(job, QueuedTurn)]
 
 
+def waiting_characters(queue: Iterable[Job]) -> int:
+    """How much content waits: texts, files in base64, results."""
+    return sum(_characters(turn) for turn in waiting_turns(queue))
+
+
+def _characters(turn: QueuedTurn) -> int:
+    said = len(turn.message.content) + sum(len(file.data) for file in turn.message.attachments) if turn.message else 0
+    return said + (len(turn.result.output) if turn.result else 0)
+
+
 def interrupted(queue: Iterable[Job], *, everything: bool) -> tuple[Job, ...]:
     """The queue once a message came: turns that wait are to be recorded as cancelled, the polite ones only with `everything`."""
     return tuple(

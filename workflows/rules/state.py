@@ -44,7 +44,7 @@ def newest(known: dict[str, Any], needed: set[str]) -> dict[str, Any]:
     return {key: value for key, value in known.items() if key in kept}
 
 
-NO_MEANING = {"id", "digest", "turn_id", "tenant", "principal", "roles", "expected_revision", "key", "rows"}
+NO_MEANING = {"id", "digest", "turn_id", "tenant", "principal", "roles", "expected_revision", "key", "rows", "result_json"}
 
 
 def body_digest(asked: Input) -> str:
