@@ -1,10 +1,14 @@
 """The composition root of a worker: settings → connections, models, profiles → activities → Worker."""
 
 import asyncio
+import hashlib
+import inspect
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from temporalio.client import Client
@@ -126,6 +130,18 @@ def versioned(settings: WorkerSettings) -> WorkerDeploymentConfig | None:
     )
 
 
+@cache
+def flow_digest() -> str:
+    """Names the flow's code, for workers without a version and for replays: Temporal notes it with each decision (search attribute `BuildIds`).
+
+    The SDK's own default reads every module that is loaded: a second's work of each process that runs workflows.
+    """
+    digest = hashlib.sha256()
+    for source in sorted(Path(inspect.getfile(SessionWorkflow)).parent.rglob("*.py")):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:16]
+
+
 def implementations(client: Client, kit: Kit) -> list[Callable[..., Any]]:
     """Every activity of workflows/contracts."""
     running = Running(kit.locks)
@@ -158,13 +174,14 @@ def implementations(client: Client, kit: Kit) -> list[Callable[..., Any]]:
 
 def build_worker(client: Client, kit: Kit, workflows: Sequence[type] = WORKFLOWS) -> Worker:
     """A worker on the settings' task queue."""
-    traced = kit.settings.tracing.enabled
+    traced, version = kit.settings.tracing.enabled, versioned(kit.settings.worker)
     return Worker(
         client,
         task_queue=kit.settings.task_queue,
         workflows=workflows,
         activities=implementations(client, kit),
-        deployment_config=versioned(kit.settings.worker),
+        deployment_config=version,
+        build_id=None if version else flow_digest(),
         interceptors=_interceptors(traced),
         workflow_runner=workflow_runner(*(TRACED if traced else ())),
         graceful_shutdown_timeout=timedelta(seconds=kit.settings.worker_shutdown_seconds),

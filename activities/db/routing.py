@@ -24,8 +24,8 @@ POLLED_WITHIN = timedelta(seconds=90)
 
 @dataclass(frozen=True)
 class Routing:
-    """Where a task queue's sessions go. `current` takes new ones and those without a version, except for the `percentage` (0 to 100)
-    of them that `ramping` takes. `polled` are the versions whose workers ask for work.
+    """Where a task queue's sessions go. `current` takes those that begin, that roll or that have no version yet, except for the
+    `percentage` (0 to 100) of them that `ramping` takes. `polled` are the versions whose workers ask for work.
     """
 
     task_queue: str
@@ -56,7 +56,7 @@ class Routing:
         if own == self.current:
             return None
         if own == self.ramping and self.percentage > 0:
-            return f"{named(own)} get {self.percentage:g} % of the new sessions, the others go to {named(self.current)}"
+            return f"{named(own)} get {self.percentage:g} % of the sessions that begin or roll, the others go to {named(self.current)}"
         if own is None and self.current is not None:
             return (
                 f"new sessions go to {named(self.current)}, {named(own)} get nothing: set OUTLAST_WORKER__DEPLOYMENT and "

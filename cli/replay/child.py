@@ -28,7 +28,7 @@ from cli.environment import load_settings
 from cli.replay.verdict import Verdict, parted, said
 from cli.running import leave
 from cli.secrets import with_secrets
-from worker import WORKFLOWS, workflow_runner
+from worker import WORKFLOWS, flow_digest, workflow_runner
 from workflows.contracts.errors import SetupError
 from workflows.contracts.naming import WORKFLOW_TYPES
 
@@ -41,7 +41,11 @@ class Judge:
 
     def __init__(self, converter: DataConverter) -> None:
         self._replayer = Replayer(
-            workflows=WORKFLOWS, data_converter=converter, workflow_runner=workflow_runner(), runtime=Runtime(telemetry=QUIET)
+            workflows=WORKFLOWS,
+            data_converter=converter,
+            workflow_runner=workflow_runner(),
+            build_id=flow_digest(),
+            runtime=Runtime(telemetry=QUIET),
         )
 
     async def judge(self, path: Path) -> Verdict:

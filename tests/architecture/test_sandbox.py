@@ -60,7 +60,7 @@ def one_task(workflow: type) -> WorkflowHistory:
 
 async def replayed(workflow: type) -> Exception | None:
     """What goes wrong when a workflow is replayed in the sandbox of real workers."""
-    replayer = Replayer(workflows=[workflow], workflow_runner=worker.workflow_runner())
+    replayer = Replayer(workflows=[workflow], workflow_runner=worker.workflow_runner(), build_id="canary")
     result = await replayer.replay_workflow(one_task(workflow), raise_on_replay_failure=False)
     return result.replay_failure
 

@@ -15,7 +15,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
-from worker import WORKFLOWS, workflow_runner
+from worker import WORKFLOWS, flow_digest, workflow_runner
 from workflows.contracts.erasures import DeleteRuns, Erased, EraseHistories, ErasePayloads, EraseRows, FoundRuns, VerifyErasure
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import ContinuationInput, Input, MessageInput, SessionStart
@@ -259,8 +259,7 @@ class Session:
         return await self.send("continuation", ContinuationInput(tool_call_id=call_id, tool_result={"ok": True}, **fields))
 
     async def head(self) -> Head:
-        head: Head = await self.handle.query("head", result_type=Head)
-        return head
+        return await self.handle.query("head", result_type=Head)  # type: ignore[no-any-return]
 
     async def until(self, fits: Callable[[Head], bool]) -> Head:
         """Waits until the head fits."""
@@ -278,6 +277,7 @@ async def session_with(client: Client, scripted: Scripted, *instead: type[Any]) 
         client,
         task_queue=queue,
         workflows=instead or WORKFLOWS,
+        build_id=flow_digest(),
         activities=scripted.activities,
         workflow_runner=workflow_runner(),
         max_heartbeat_throttle_interval=_SHORT,

@@ -11,7 +11,7 @@ from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
-from worker import WORKFLOWS, workflow_runner
+from worker import WORKFLOWS, flow_digest, workflow_runner
 from workflows.contracts import policies
 from workflows.contracts.erasures import DeleteRuns, Erased, EraseHistories, ErasePayloads, FoundRuns, VerifyErasure
 from workflows.contracts.naming import ERASURE_WORKFLOW, PRINCIPAL_ERASURE_WORKFLOW
@@ -80,7 +80,9 @@ class Runs:
 
 
 def worker_of(client: Client, queue: str, *activities: Callable[..., Any]) -> Worker:
-    return Worker(client, task_queue=queue, workflows=WORKFLOWS, activities=activities, workflow_runner=workflow_runner())
+    return Worker(
+        client, task_queue=queue, workflows=WORKFLOWS, activities=activities, workflow_runner=workflow_runner(), build_id=flow_digest()
+    )
 
 
 async def test_s20_thousands_of_sessions_go_page_by_page_in_short_histories(temporal: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,5 +100,7 @@ class ScriptedSession:
 async def scripted_worker(address: str, task_queue: str) -> AsyncIterator[Client]:
     """A worker of scripted sessions, and a client to look at them with."""
     client = await Client.connect(address, data_converter=data_converter(None))
-    async with Worker(client, task_queue=task_queue, workflows=[ScriptedSession], workflow_runner=UnsandboxedWorkflowRunner()):
+    async with Worker(
+        client, task_queue=task_queue, workflows=[ScriptedSession], workflow_runner=UnsandboxedWorkflowRunner(), build_id="scripted"
+    ):
         yield client

@@ -7,6 +7,7 @@ from temporalio.client import Client
 
 from tests.models import calls, raises, says, script
 from tests.system import System, running_system
+from worker import flow_digest
 from workflows.contracts.naming import PENDING_TOOL, PROFILE, STATUS, TURN, WAITING_SINCE
 
 
@@ -46,6 +47,7 @@ async def test_sessions_are_found_by_what_they_wait_for_and_since_when(database_
         idle = (await seen(system, "s1")).typed_search_attributes
         assert (idle[STATUS], idle.get(PENDING_TOOL), idle.get(WAITING_SINCE)) == ("idle", None, None)
         described = await system.workflow("s1").describe()
+        assert f"unversioned:{flow_digest()}" in described.search_attributes["BuildIds"], "which code decided is on record"
         assert await described.static_summary() == f"conversation of local, tenant {system.tenant}"
 
 

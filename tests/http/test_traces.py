@@ -13,7 +13,7 @@ from tests.replay.record import histories_of
 from tests.replay.test_histories import KEPT, kept, replayer
 from tests.spans import Spans, of, trace_of
 from tests.system import running_system
-from worker import TRACED, WORKFLOWS, workflow_runner
+from worker import TRACED, WORKFLOWS, flow_digest, workflow_runner
 
 ON = TracingSettings(enabled=True)
 TURN = ["POST /api/chat", "StartUpdateWithStartWorkflow:SessionWorkflow", "HandleUpdate:message", "turn"]
@@ -80,6 +80,7 @@ async def test_a_turn_is_one_span_of_its_input_through_a_rollover_and_another_wo
         workflows=WORKFLOWS,
         data_converter=data_converter(None),
         workflow_runner=workflow_runner(*TRACED),
+        build_id=flow_digest(),
         interceptors=worker_interceptors(),
     )
     for history in histories:

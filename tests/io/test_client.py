@@ -37,7 +37,7 @@ async def echoing(temporal_address: str, database: Database, codec: CodecSetting
     """A running echo, its worker and an api client, as they are in production."""
     settings = Settings(task_queue=f"echo-{uuid4()}", codec=codec)
     hands = await connect(settings, Storage(settings, database), temporal_address, for_api=False)
-    async with Worker(hands, task_queue=settings.task_queue, workflows=[Echo], activities=[repeat]):
+    async with Worker(hands, task_queue=settings.task_queue, workflows=[Echo], activities=[repeat], build_id="echo"):
         client = await connect(settings, Storage(settings, database), temporal_address, for_api=True)
         yield await client.start_workflow(Echo.run, id=f"echo/{uuid4()}", task_queue=settings.task_queue)
 
@@ -61,7 +61,8 @@ async def test_large_payloads_stay_out_of_history(temporal_address: str, databas
     rows = await stored(database)
     assert len(rows) == 7  # two updates asked and answered, the activity asked and answered, the result
     assert {workflow_id for workflow_id, _ in rows} == {echo.id}
-    replayer = Replayer(workflows=[Echo], data_converter=data_converter(Storage(Settings(), database).external(read_only=True)))
+    converter = data_converter(Storage(Settings(), database).external(read_only=True))
+    replayer = Replayer(workflows=[Echo], data_converter=converter, build_id="echo")
     await replayer.replay_workflow(history)
     assert await stored(database) == rows
     async with database.connection() as connection:
@@ -96,7 +97,7 @@ async def test_storage_is_behind_the_codec(temporal_address: str, database: Data
         assert not any(b"mmmm" in body for _, body in await stored(database))
         history = await echo.fetch_history()
     converter = data_converter(Storage(Settings(), database).external(read_only=True), codec_of(keys("a").keys))
-    await Replayer(workflows=[Echo], data_converter=converter).replay_workflow(history)
+    await Replayer(workflows=[Echo], data_converter=converter, build_id="echo").replay_workflow(history)
 
 
 async def test_r15_storage_lost_and_back(temporal_address: str, own_postgres: PostgresServer) -> None:

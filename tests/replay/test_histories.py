@@ -17,14 +17,16 @@ from tests.replay.changed import ChangedSession
 from tests.replay.record import HISTORIES, histories_of
 from tests.replay.stories import STORIES
 from tests.system import running_system
-from worker import WORKFLOWS, workflow_runner
+from worker import WORKFLOWS, flow_digest, workflow_runner
 
 ROOT = Path(__file__).parents[2]
 KEPT = sorted(HISTORIES.glob("*.json"))
 
 
 def replayer(*workflows: type) -> Replayer:
-    return Replayer(workflows=workflows or WORKFLOWS, data_converter=data_converter(None), workflow_runner=workflow_runner())
+    return Replayer(
+        workflows=workflows or WORKFLOWS, data_converter=data_converter(None), workflow_runner=workflow_runner(), build_id=flow_digest()
+    )
 
 
 def kept(path: Path) -> WorkflowHistory:

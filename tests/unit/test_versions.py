@@ -68,7 +68,7 @@ def test_sessions_stay_with_their_build_unless_told_otherwise() -> None:
         (
             NEW,
             routing(OLD, NEW, OLD, ramping=NEW, percentage=12.5),
-            "workers of outlast:2 get 12.5 % of the new sessions, the others go to workers of outlast:1",
+            "workers of outlast:2 get 12.5 % of the sessions that begin or roll, the others go to workers of outlast:1",
         ),
         (
             NEW,
