@@ -1,5 +1,6 @@
 """The one settings class. Every key is an environment variable `OUTLAST_…`, nested keys with `__`; docs/configuration.md lists them."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
@@ -271,12 +272,25 @@ class PayloadSettings(_Group):
     s3_bucket: str = Field("", description="The bucket. Needed by driver `s3`, and for as long as anything is in it.")
     s3_prefix: str = Field(
         "",
-        pattern=r"^([A-Za-z0-9!_.*'()-][A-Za-z0-9!_.*'()/-]{0,198}/)?$",
         description="How the keys begin that are this installation's, such as `outlast/`. One that shares a bucket needs its own.",
     )
     s3_region: str = Field("", description="The bucket's region. Empty: as the AWS SDK's own configuration says.")
-    s3_endpoint_url: str = Field("", pattern=r"^(https?://[^\s/]+.*)?$", description="Another store that speaks S3. Empty: AWS.")
+    s3_endpoint_url: str = Field("", description="Another store that speaks S3. Empty: AWS.")
     s3_timeout_seconds: float = Field(5.0, gt=0, description="How long one request to S3 may take, repetitions included.")
+
+    @field_validator("s3_prefix")
+    @classmethod
+    def _is_prefix(cls, value: str) -> str:
+        if value and not re.fullmatch(r"[A-Za-z0-9!_.*'()-][A-Za-z0-9!_.*'()/-]{0,198}/", value):
+            raise ValueError("is not up to 200 of A-Za-z0-9!_.*'()-/ that end with / and don't begin with it")
+        return value
+
+    @field_validator("s3_endpoint_url")
+    @classmethod
+    def _is_url(cls, value: str) -> str:
+        if value and not re.fullmatch(r"https?://[^\s/]+\S*", value):
+            raise ValueError("is not an http or https URL")
+        return value
 
     @model_validator(mode="after")
     def _has_bucket(self) -> Self:

@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from activities.db.api_keys import ApiKeys
+from activities.db.bucket import check_client
 from activities.db.changes import Changes
 from activities.db.client import connect
 from activities.db.encryption import codec_of
@@ -75,7 +76,8 @@ def create_app(settings: Settings, *, durable: bool = True, temporal_address: st
     """The app. Neither Postgres nor Temporal need be there when it starts: what needs them answers 503 until they are.
 
     `durable` False: state is lost when the process ends, and every answer says so. `temporal_address` overrides Temporal's own
-    configuration. Raises SetupError for a profile that can't be loaded, and where there is no signing key (S60).
+    configuration. Raises SetupError for a profile or a payload key that can't be loaded, where there is no signing key (S60), and where the
+    client for a bucket is not installed.
     """
     app = FastAPI(
         title="Outlast",
@@ -88,6 +90,8 @@ def create_app(settings: Settings, *, durable: bool = True, temporal_address: st
     app.state.settings = settings
     app.state.profiles = load_profiles(settings)
     app.state.keyring = KeyRing.of(settings.signing.keys)
+    app.state.codec = codec_of(settings.codec.keys)
+    check_client(settings.payloads)
     app.state.durable = durable
     app.state.temporal_address = temporal_address
     for routes in ROUTES:
@@ -136,7 +140,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         temporal=temporal,
         workflows=Workflows(temporal, settings.task_queue),
         keyring=app.state.keyring,
-        codec=codec_of(settings.codec.keys),
+        codec=app.state.codec,
         stopping=asyncio.Event(),
     )
     try:

@@ -17,7 +17,7 @@ from settings import LogSettings
 from workflows.contracts import telemetry
 from workflows.contracts.errors import OutlastError
 
-LIBRARIES = ("temporalio", "httpx", "httpx2", "uvicorn", "sqlalchemy", "alembic", "openai", "opentelemetry")
+LIBRARIES = ("aiobotocore", "botocore", "temporalio", "httpx", "httpx2", "uvicorn", "sqlalchemy", "alembic", "openai", "opentelemetry")
 """They speak from warnings on, whatever the level says of our own."""
 
 SPOKEN_THROUGH = ("temporalio.workflow", "temporalio.activity")

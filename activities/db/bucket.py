@@ -39,10 +39,9 @@ class Bucket(S3StorageDriverClient):
 
     def __init__(self, settings: PayloadSettings) -> None:
         """Raises SetupError if the client that speaks S3 is not installed."""
-        try:
-            import aiobotocore.session
-        except ImportError as error:
-            raise SetupError("OUTLAST_PAYLOADS__S3_BUCKET is set, and the S3 client is not installed: install outlast[s3]") from error
+        check_client(settings)
+        import aiobotocore.session
+
         self.name = settings.s3_bucket
         self.prefix = settings.s3_prefix
         self._settings = settings
@@ -142,20 +141,23 @@ class Bucket(S3StorageDriverClient):
     @asynccontextmanager
     async def _answering(self, seconds: float | None) -> AsyncIterator[Any]:
         """The client, whose errors become ours."""
-        from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+        from botocore import exceptions
 
         try:
             async with asyncio.timeout(seconds):
                 yield await self._opened()
         except TimeoutError as error:
             raise ServiceUnavailable("payloads", f"the bucket {self.name} did not answer in time") from error
-        except ClientError as error:
+        except exceptions.ClientError as error:
             code = _code(error)
             if code == "NoSuchKey":
                 raise PayloadGone("a payload is not in its bucket any more") from error
             raise ServiceUnavailable("payloads", f"the bucket {self.name} refused {error.operation_name}: {code}") from error
-        except (BotoCoreError, HTTPClientError, OSError, ValueError) as error:
+        except (exceptions.ConnectionError, exceptions.HTTPClientError, OSError) as error:
+            # not its text, which has the whole URL
             raise ServiceUnavailable("payloads", f"the bucket {self.name} can't be reached: {type(error).__name__}") from error
+        except (exceptions.BotoCoreError, ValueError) as error:
+            raise ServiceUnavailable("payloads", f"the bucket {self.name} can't be used: {' '.join(str(error).split())}") from error
 
     async def _opened(self) -> Any:
         async with self._opening:
@@ -166,6 +168,15 @@ class Bucket(S3StorageDriverClient):
                 )
                 self._client = await self._stack.enter_async_context(client)
         return self._client
+
+
+def check_client(settings: PayloadSettings) -> None:
+    """Raises SetupError if there is to be a bucket, and the client that speaks S3 is not installed."""
+    if settings.s3_bucket:
+        try:
+            import aiobotocore.session  # noqa: F401
+        except ImportError as error:
+            raise SetupError("OUTLAST_PAYLOADS__S3_BUCKET is set, and the S3 client is not installed: install outlast[s3]") from error
 
 
 def _config(settings: PayloadSettings) -> "AioConfig":
@@ -192,4 +203,4 @@ def _code(error: BaseException | None) -> str:
     return str(answer.get("Error", {}).get("Code") or answer.get("ResponseMetadata", {}).get("HTTPStatusCode", ""))
 
 
-__all__ = ["Bucket"]
+__all__ = ["Bucket", "check_client"]

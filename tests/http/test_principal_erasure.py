@@ -133,7 +133,11 @@ async def stored(system: System, workflow_id: str, text: str) -> UUID:
 
 
 async def test_payloads_that_no_history_refers_to_go_and_those_of_the_living_stay(
-    database_url: str, temporal_address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    database_url: str,
+    temporal_address: str,
+    own_temporal: TemporalServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", temporal_address)
     scripted = script(calls(("h1", "open_page", {"url": "u"})), says("seen"), says("again"))
@@ -151,6 +155,11 @@ async def test_payloads_that_no_history_refers_to_go_and_those_of_the_living_sta
         await run_collect(system.settings, timedelta(hours=1))
         assert await keys(system) == used | {left, nobodys}, "the young ones may be on their way"
         await system.conn.execute("update payloads set created_at = created_at - interval '2 hours'")
+        monkeypatch.setenv("TEMPORAL_ADDRESS", own_temporal.address)
+        with pytest.raises(SetupError, match="nothing was removed"):
+            await run_collect(system.settings, timedelta(hours=1))
+        assert await keys(system) == used | {left, nobodys}
+        monkeypatch.setenv("TEMPORAL_ADDRESS", temporal_address)
         await run_collect(system.settings, timedelta(hours=1))
         assert await keys(system) == used
         assert capsys.readouterr().out.splitlines()[-1] == "postgres: payloads of 2 workflows looked at, 2 removed"
