@@ -7,7 +7,7 @@ from datetime import timedelta
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pydantic_ai.models import Model
 from pydantic_ai.tools import ToolDefinition
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.budgets import check_budgets
 from activities.context import PathKey
@@ -150,12 +150,12 @@ class StepRun:
         more_models = len(model_names(self._kit.settings, profile, self._step.config)) - 1 - self._begun.model_index
         if failure.again and failures < policies.PROVIDER_ATTEMPTS:
             delay = failure.delay(failures, self._kit.settings.model_retry_seconds)
-            await self._again(failure, self._begun.model_index, failures, delay, outcome)
+            await self._again(failure, self._begun.model_index, failures, delay)
         if more_models > 0 and failure.error.type not in ("context_overflow", "internal"):
-            await self._again(failure, self._begun.model_index + 1, 0, 0.0, outcome)
+            await self._again(failure, self._begun.model_index + 1, 0, 0.0)
         return failure.error
 
-    async def _again(self, failure: ProviderFailure, model_index: int, failures: int, delay: float, cause: Exception) -> None:
+    async def _again(self, failure: ProviderFailure, model_index: int, failures: int, delay: float) -> None:
         seconds = self._seconds + delay
         if self._step.spent_seconds + seconds >= turn_seconds(self._kit.settings):
             return
@@ -166,8 +166,8 @@ class StepRun:
 
         await patiently(note)
         raise ApplicationError(
-            failure.error.message, type=failure.error.type, next_retry_delay=timedelta(seconds=max(delay, 0.05))
-        ) from cause
+            failure.error.message, type=failure.error.type, next_retry_delay=timedelta(seconds=max(delay, 0.05)), category=EXPECTED
+        )
 
     async def _note(self, conn: object, model_index: int, failures: int, seconds: float) -> None:
         turn = self._step.turn
@@ -284,6 +284,7 @@ class StepRun:
         return StepDone(state="refused", error=TurnError.of("session_error", refusal.message), at=now_text())
 
 
+EXPECTED = ApplicationErrorCategory.BENIGN  # the log has said what failed, and it is asked for again
 EMPTY = TurnError.of("empty_response", "the model's answer was empty")
 OUT_OF_TOKENS = TurnError.of("usage_limit", "the turn's budget of output tokens is used up")
 

@@ -124,6 +124,22 @@ def doctor(data_dir: DataDir = None) -> None:
 
 
 @app.command()
+def stuck(
+    attempts: Annotated[int, typer.Option("--attempts", min=2, help="Work that is tried for at least the so manieth time.")] = 2,
+    waiting: Annotated[float, typer.Option("--waiting", min=0, help="Work that waits for a worker for more seconds.")] = 60.0,
+    data_dir: DataDir = None,
+) -> None:
+    """List sessions whose work doesn't get on: what is tried again and again, and what no worker takes; exit 1 if there is any."""
+    from datetime import timedelta
+
+    from cli.stuck import Limits, run_stuck
+
+    settings = configured(data_dir)
+    limits = Limits(attempts, timedelta(seconds=waiting))
+    leave(attempt(lambda: asyncio.run(run_stuck(settings, limits))))
+
+
+@app.command()
 def replay(
     files: Annotated[list[Path] | None, typer.Argument(help="Histories as JSON, or folders of them.", show_default=False)] = None,
     from_server: Annotated[bool, typer.Option("--from-server", help="Replay the runs of the Temporal server instead.")] = False,

@@ -3,8 +3,11 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+from pydantic_ai.exceptions import ModelHTTPError
 from temporalio.client import Client
 
+from cli.stuck import Limits, run_stuck
 from tests.models import calls, raises, says, script
 from tests.system import System, running_system
 from worker import flow_digest
@@ -65,5 +68,29 @@ async def test_current_details_say_what_is_waited_for_and_how_the_last_turn_ende
         text = await system.until(lambda: details("waiting_host"))
         assert "**waiting_host**, turn 1, profile `assistant`" in text and "to do `open_page` and 1 more, since 20" in text
         await system.chat("s1", "never mind")
-        text = await system.until(lambda: details("turn 2"))
-        assert "**idle**" in text and "the last turn ended with `internal`" in text
+        text = await system.until(lambda: details("idle"))
+        assert "**idle**, turn 2, profile `assistant`\n\n- " in text and "the last turn ended with `internal`" in text
+
+
+async def test_what_is_tried_again_and_again_is_listed_with_its_step_and_its_last_failure(
+    database_url: str, temporal_address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", temporal_address)
+    scripted = script(says("hello"), raises(ModelHTTPError(429, "scripted", {"message": "slow down"})))
+    async with running_system(database_url, temporal_address, scripted, model_retry_seconds=120) as system:
+        settings, twice = system.settings, Limits(2, timedelta(seconds=0))
+        await system.chat("s1")
+        assert await run_stuck(settings, twice)
+        assert capsys.readouterr().out.startswith("0 stuck, ")
+        await system.submit("s1", "again")
+
+        async def told() -> str | None:
+            calm = await run_stuck(settings, twice)
+            text = capsys.readouterr().out
+            return None if calm else text
+
+        line, total = (await system.until(told)).splitlines()
+        assert line.startswith(f"{system.workflow('s1').id}  run_step (step 1) since {datetime.now(UTC):%Y-%m-%d}")
+        assert "  attempt 2, rate_limit: the provider's rate limit was reached (HTTP 429), next at 20" in line
+        assert total == "1 stuck, 1 workflows with work looked at"
+        assert await run_stuck(settings, Limits(3, timedelta(seconds=0)))

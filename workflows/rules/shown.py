@@ -29,13 +29,22 @@ def attributes(tenant: str, head: Head) -> Sequence[SearchAttributeUpdate[Any]]:
 def details(head: Head, running: int | None = None) -> str:
     """The same and more in Markdown, for a person. `running` is the number of the turn that runs."""
     last = head.last_turn
-    lines = [f"**{status_of(head, running is not None)}**, turn {running or head.turn_number}, profile `{profile_of(head, None)}`"]
+    stands = f"**{status_of(head, running is not None)}**, turn {running or head.turn_number}, profile `{profile_of(head, None)}`"
+    lines = []
     if head.batch and head.batch.pending and running is None:
         others = len(head.batch.open) - 1
         more = f" and {others} more" if others else ""
-        lines.append(f"- waits for the host to do `{head.batch.pending.tool_name}`{more}, since {head.batch.since}")
+        lines.append(f"- waits for the host to do `{head.batch.pending.tool_name}`{more}{_since(head.batch.since)}")
     if last and last.error:
         lines.append(f"- the last turn ended with `{last.error.type}`{', and may be retried' if last.error.retry_allowed else ''}")
     if head.expires_at:
-        lines.append(f"- expires at {head.expires_at}")
-    return "\n".join(lines)
+        lines.append(f"- expires at {_to_the_second(head.expires_at)}")
+    return "\n".join([stands, *([""] if lines else []), *lines])
+
+
+def _since(at: str) -> str:
+    return f", since {_to_the_second(at)}" if at else ""
+
+
+def _to_the_second(at: str) -> str:
+    return datetime.fromisoformat(at).isoformat(" ", "seconds")

@@ -71,3 +71,8 @@ from turns where session_uid = :session_uid order by number desc limit 1;
 -- name: keep_prompt(sha256, text, at)!
 -- The stable part of a system prompt, once.
 insert into prompt_snapshots (sha256, text, created_at) values (:sha256, :text, :at) on conflict do nothing;
+
+-- name: running_turns(most)
+-- Turns that the rows show as running, in all tenants, the oldest first.
+select s.tenant, s.session_id, t.turn_id, t.number, t.started_at
+from turns t join sessions s using (session_uid) where t.state = 'running' order by t.started_at limit :most;

@@ -1,0 +1,133 @@
+"""`outlast stuck`: sessions whose work doesn't get on, a line each.
+
+No list filter of Temporal says how often an activity has been tried. So the sessions that can have pending work are gathered, from rows
+and by filters, and each of them is asked.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from temporalio.api.enums.v1 import PendingActivityState
+from temporalio.api.workflow.v1 import PendingActivityInfo
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowHandle
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.db.running import running_turns
+from cli.endpoints import find_endpoints, temporal_client, usable_database
+from cli.listing import listed
+from cli.options import note, say
+from settings import Settings
+from workflows.contracts.errors import ServiceUnavailable
+from workflows.contracts.naming import ERASURE_WORKFLOW, PRINCIPAL_ERASURE_WORKFLOW, SESSION_WORKFLOW, session_workflow_id
+
+MOST = 1000
+"""Workflows that are asked."""
+
+AT_ONCE = 8
+
+SUSPECT = (
+    "TaskQueue = '{queue}' AND ExecutionStatus = 'Running' AND (TemporalReportedProblems IS NOT NULL "
+    f"OR (WorkflowType = '{SESSION_WORKFLOW}' AND OutlastTurn IS NULL) "
+    f"OR WorkflowType IN ('{ERASURE_WORKFLOW}', '{PRINCIPAL_ERASURE_WORKFLOW}'))"
+)
+"""What rows don't show: tasks that fail, sessions in their first turn, erasures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """From how many attempts on, and from how long a wait for a worker on, work counts as stuck."""
+
+    attempts: int
+    waiting: timedelta
+
+
+async def run_stuck(settings: Settings, limits: Limits) -> bool:
+    """Prints what is stuck. True if nothing is. Raises OutlastError."""
+    found = find_endpoints(settings)
+    async with usable_database(found) as database, temporal_client(found) as client:
+        turns = await running_turns(database, MOST)
+        ids = [session_workflow_id(turn.tenant, turn.session_id) for turn in turns]
+        runs = await listed(client, SUSPECT.format(queue=settings.task_queue), MOST)
+        asked = list(dict.fromkeys([*ids, *(run.id for run in runs)]))
+        if max(len(turns), len(runs)) == MOST:
+            note(f"only {MOST} of the running turns are looked at, the oldest ones")
+        turnstile = asyncio.Semaphore(AT_ONCE)
+
+        async def ask(workflow_id: str) -> list[str]:
+            async with turnstile:
+                return [line async for line in _lines(client, workflow_id, limits)]
+
+        lines = [line for found in await asyncio.gather(*(ask(workflow_id) for workflow_id in asked)) for line in found]
+    for line in lines:
+        say(line)
+    say(f"{len(lines)} stuck, {len(asked)} workflows with work looked at")
+    return not lines
+
+
+async def _lines(client: Client, workflow_id: str, limits: Limits) -> AsyncIterator[str]:
+    handle = client.get_workflow_handle(workflow_id)
+    try:
+        described = await handle.describe()
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return
+        raise ServiceUnavailable("temporal", f"Temporal does not describe {workflow_id}: {error.message}") from error
+    if (task := _task(described, limits)) is not None:
+        yield f"{workflow_id}  {task}"
+    for pending in described.raw_description.pending_activities:
+        if (trouble := await _activity(client, pending, limits)) is not None:
+            yield f"{workflow_id}  {pending.activity_type.name} {await _begun(client, handle, pending.activity_id)}  {trouble}"
+
+
+def _task(described: WorkflowExecutionDescription, limits: Limits) -> str | None:
+    """The workflow's own task, which fails where code and history don't fit, and waits where no worker is."""
+    raw = described.raw_description
+    if not raw.HasField("pending_workflow_task"):
+        return None
+    task = raw.pending_workflow_task
+    since = task.original_scheduled_time.ToDatetime(UTC)
+    if task.attempt >= limits.attempts:
+        return f"workflow task  attempt {task.attempt}, since {_second(since)}; the worker's log says why"
+    if not task.HasField("started_time") and _age(since) > limits.waiting:
+        return f"workflow task  waits for a worker since {_second(since)}"
+    return None
+
+
+async def _activity(client: Client, pending: PendingActivityInfo, limits: Limits) -> str | None:
+    if pending.attempt >= limits.attempts:
+        again = pending.next_attempt_schedule_time.ToDatetime(UTC) if pending.HasField("next_attempt_schedule_time") else None
+        return f"attempt {pending.attempt}, {await _failure(client, pending)}{f', next at {_second(again)}' if again else ''}"
+    if pending.paused:
+        return "paused"
+    started = pending.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
+    return None if started or _age(pending.scheduled_time.ToDatetime(UTC)) <= limits.waiting else "waits for a worker"
+
+
+async def _failure(client: Client, pending: PendingActivityInfo) -> str:
+    """How the last attempt ended, in one line."""
+    if not pending.HasField("last_failure"):
+        return "no failure told"
+    error = await client.data_converter.decode_failure(pending.last_failure)
+    words = " ".join((error.message if isinstance(error, ApplicationError) else str(error)).split())
+    kind = error.type if isinstance(error, ApplicationError) and error.type else type(error).__name__
+    return f"{kind}: {words}"
+
+
+async def _begun(client: Client, handle: "WorkflowHandle[object, object]", activity_id: str) -> str:
+    """The step's number or the tool's name, and since when it is wanted. Only the history has both."""
+    async for event in handle.fetch_history_events():
+        if event.activity_task_scheduled_event_attributes.activity_id == activity_id:
+            (summary,) = await client.data_converter.decode([event.user_metadata.summary], [str])
+            return f"({summary}) since {_second(event.event_time.ToDatetime(UTC))}"
+    return ""
+
+
+def _age(since: datetime) -> timedelta:
+    return datetime.now(UTC) - since
+
+
+def _second(at: datetime) -> str:
+    return at.isoformat(" ", "seconds")
