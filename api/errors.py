@@ -31,6 +31,7 @@ _REFUSALS: dict[RefusalCode, int] = {
     "usage_limit": 429,
     "forbidden": 403,
     "closed": 409,
+    "rolling": 503,
     "internal": 500,
 }
 

@@ -205,12 +205,7 @@ async def _until_taken(offer: Callable[[int], Awaitable[_R]], *, absent_again: b
             return await offer(life)
         except WorkflowUpdateFailedError as error:
             if not _rolled_over(error):
-                judged = _judged(error)
-                if not (isinstance(judged, Refusal) and judged.code == "closed"):
-                    raise judged from error
-                if not absent_again:
-                    raise not_found() from error
-                life += 1
+                life += _lives_gone(error, absent_again)
             down = False
         except RPCError as error:
             down = _is_down(error, absent_again)
@@ -223,6 +218,19 @@ async def _until_taken(offer: Callable[[int], Awaitable[_R]], *, absent_again: b
             raise ServiceUnavailable("temporal", "Temporal can't be reached", maybe_happened=True)
         await asyncio.sleep(delay)
         delay = min(delay * 1.5, LAST_DELAY_SECONDS)
+
+
+def _lives_gone(error: WorkflowUpdateFailedError, absent_again: bool) -> int:
+    """How many lives of the id are over, if the input is to be offered again: a session is about to roll, or being deleted. Raises what
+    the session made of any other input.
+    """
+    judged = _judged(error)
+    code = judged.code if isinstance(judged, Refusal) else None
+    if code not in ("closed", "rolling"):
+        raise judged from error
+    if code == "closed" and not absent_again:
+        raise not_found() from error
+    return int(code == "closed")
 
 
 def _is_down(error: RPCError, absent_again: bool) -> bool:

@@ -63,24 +63,22 @@ class SessionWorkflow:
         self._amends = SessionAmends(self._jobs, self._inputs)
         self._chores = SessionChores(self._jobs)
         self._clock = SessionClock(self._jobs, self._inputs)
-        self._rollover = SessionRollover(self._jobs, self._inputs)
+        self._rollover = SessionRollover(self._jobs)
 
     @workflow.run
     async def run(self, start: SessionStart) -> None:
         """Lives until it is deleted or expires, or a first input was refused and nothing came after it; else continues as new."""
         await self._load(start)
         with telemetry.apart():
-            watch = asyncio.create_task(self._clock.watch())
+            watches = [asyncio.create_task(watch) for watch in (self._clock.watch(), self._desk.watch(self._inputs.accept_result))]
         while not self._over():
             await workflow.wait_condition(lambda: bool(self._jobs.state.queue) or self._rollover.due() or self._over())
             if self._rollover.due():
-                # A handler may wait for what is queued, so the queue goes first; it travels where no handler waits.
-                await workflow.wait_condition(lambda: workflow.all_handlers_finished() or bool(self._jobs.state.queue))
-                if workflow.all_handlers_finished():
-                    self._rollover.begin_anew()
+                await self._rollover.roll()
             if self._jobs.state.queue:
                 await self._chores.take_next()
-        watch.cancel()
+        for watch in watches:
+            watch.cancel()
         await workflow.wait_condition(workflow.all_handlers_finished)
 
     async def _load(self, start: SessionStart) -> None:
@@ -88,6 +86,7 @@ class SessionWorkflow:
         next input begins.
         """
         if self._desk.loaded:
+            self._jobs.show_details()
             return
         which = LoadHead(tenant=start.tenant, session_id=start.session_id)
         try:
@@ -204,12 +203,12 @@ class SessionWorkflow:
     @workflow.signal(name="continuation")
     async def continuation_signal(self, *payloads: Any) -> None:
         """A host's result."""
-        await self._desk.heed("continuation", self._inputs.patient_continuation, ContinuationInput, payloads)
+        await self._desk.heed_result("continuation", self._inputs.accept_result, payloads)
 
     @workflow.signal(name="host_result")
     async def host_result_signal(self, *payloads: Any) -> None:
         """A host's result, under the name that hosts use."""
-        await self._desk.heed("host_result", self._inputs.patient_continuation, ContinuationInput, payloads)
+        await self._desk.heed_result("host_result", self._inputs.accept_result, payloads)
 
     @workflow.signal(name="steer")
     async def steer_signal(self, *payloads: Any) -> None:

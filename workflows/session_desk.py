@@ -9,9 +9,9 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from workflows.contracts import policies
-from workflows.contracts.carried import KeyedAnswer, QueuedClose, QueuedRefusal
+from workflows.contracts.carried import KeyedAnswer, QueuedClose, QueuedRefusal, WaitingResult
 from workflows.contracts.errors import Refusal
-from workflows.contracts.inputs import Input, RecordedRefusal
+from workflows.contracts.inputs import ContinuationInput, Input, RecordedRefusal
 from workflows.model.base import Record
 from workflows.rules import admission
 from workflows.rules.alarms import is_over
@@ -35,6 +35,8 @@ class SessionDesk:
         """Refuses before history. A session that is not born or not loaded yet has no state that could decide; the handler will."""
         if self._jobs.closing:
             raise admission.CLOSED.as_failure()
+        if self._jobs.rolling:
+            raise admission.ROLLING.as_failure()
         if not (self.loaded and self._jobs.state.head.born) or self._overdue() or (asked.key and asked.key in self._jobs.state.keys):
             return
         try:
@@ -77,7 +79,7 @@ class SessionDesk:
         jobs = self._jobs
         if jobs.state.head.may_expire and jobs.live_turn and asked.rows is not None and asked.rows.session_uid is None:
             with contextlib.suppress(TimeoutError):
-                await workflow.wait_condition(lambda: not jobs.busy, timeout=policies.LATE_INPUT_WAIT)
+                await workflow.wait_condition(lambda: jobs.rolling or not jobs.busy, timeout=policies.LATE_INPUT_WAIT)
 
     async def _ready(self) -> None:
         await workflow.wait_condition(lambda: self.loaded or self.unloadable)
@@ -114,6 +116,27 @@ class SessionDesk:
         except Exception as error:
             workflow.logger.exception("a signal failed unexpectedly")
             self._note(what, "internal", f"{type(error).__name__} while the signal was judged")
+
+    async def heed_result(self, what: str, judge: Callable[[ContinuationInput], Awaitable[object]], payloads: tuple[Any, ...]) -> None:
+        """A host's result by signal, which nobody sends again: it waits in the state for as long as the live turn takes."""
+
+        async def taken(continuation: ContinuationInput) -> None:
+            jobs = self._jobs
+            if jobs.busy or jobs.changing or jobs.state.results:
+                jobs.change(results=(*jobs.state.results, WaitingResult(what=what, continuation=continuation)))
+            else:
+                await judge(continuation)
+
+        await self.heed(what, taken, ContinuationInput, payloads)
+
+    async def watch(self, judge: Callable[[ContinuationInput], Awaitable[object]]) -> None:
+        """Judges the results that wait, one by one, each when nothing is under way. Lives as long as the run."""
+        jobs = self._jobs
+        while True:
+            await workflow.wait_condition(lambda: bool(jobs.state.results) and not jobs.busy and not jobs.changing)
+            first, *others = jobs.state.results
+            jobs.change(results=tuple(others))
+            await self.heed(first.what, judge, ContinuationInput, (first.continuation,))
 
     def _note(self, what: str, code: str, message: str) -> None:
         self.refused = True

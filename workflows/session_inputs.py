@@ -29,11 +29,10 @@ from workflows.session_jobs import SessionJobs
 
 
 class SessionInputs:
-    """Judges and records. `accepted` counts what this run took, so that it can roll in time."""
+    """Judges and records."""
 
     def __init__(self, jobs: SessionJobs) -> None:
         self._jobs = jobs
-        self.accepted = 0
 
     def check_message_early(self, message: MessageInput) -> None:
         """The same before history, where a turn that may be over already does not count."""
@@ -65,7 +64,6 @@ class SessionInputs:
         self.check_message(message)
         if known := self._jobs.state.recent.get(message.id):
             return self._repeated(known)
-        self.accepted += 1
         self.bear(message.principal, message.profile, message.subject)
         replaces = message.when_busy == "replace" and (self._jobs.busy or self._jobs.state.head.batch is not None)
         if message.when_busy in ("interrupt", "replace"):
@@ -140,18 +138,11 @@ class SessionInputs:
         self.check_continuation(continuation)
         if not await self.quiet(policies.LATE_INPUT_WAIT, continuation.rows):
             raise Refusal("busy", "a turn is running; send the result again when it has ended", later=self._jobs.busy_turn)
-        return self._accept_result(continuation)
+        return await self.accept_result(continuation)
 
-    async def patient_continuation(self, continuation: ContinuationInput) -> TurnReceipt:
-        """The same for a signal, which nobody sends again: it waits for as long as the live turn takes."""
-        self.check_continuation(continuation)
-        while not await self.quiet(None):
-            pass  # somebody else's input came first
-        return self._accept_result(continuation)
-
-    async def quiet(self, patience: timedelta | None, rows: RowsSaid | None = None) -> bool:
+    async def quiet(self, patience: timedelta, rows: RowsSaid | None = None) -> bool:
         """True once no turn runs or waits to run and no change is on its way: never refuses on stale state. A change never takes long, nor
-        does the news of a turn's end that the `rows` show.
+        does the news of a turn's end that the `rows` show. While the session is about to roll nobody waits for a turn.
 
         Raises the refusal `closed` if the session's end was decided meanwhile.
         """
@@ -161,16 +152,16 @@ class SessionInputs:
                 await workflow.wait_condition(lambda: jobs.live_turn != ended, timeout=policies.KNOWN_END_WAIT)
         if jobs.busy or jobs.changing:
             with contextlib.suppress(TimeoutError):
-                await workflow.wait_condition(lambda: not jobs.busy and not jobs.changing, timeout=patience)
+                await workflow.wait_condition(lambda: jobs.rolling or not (jobs.busy or jobs.changing), timeout=patience)
             while jobs.changing:  # somebody who woke up at the same moment may have begun another one
                 await workflow.wait_condition(lambda: not jobs.changing)
             if jobs.closing:
                 raise admission.CLOSED
         return not jobs.busy
 
-    def _accept_result(self, continuation: ContinuationInput) -> TurnReceipt:
+    async def accept_result(self, continuation: ContinuationInput) -> TurnReceipt:
+        """Records a result and queues what it leads to. Raises Refusal for one that does not fit; nothing may be under way."""
         self.check_continuation(continuation)
-        self.accepted += 1
         output = json_text(continuation.tool_result) if continuation.result_json is None else continuation.result_json
         result = CallResult(call_id=continuation.tool_call_id, output=output, outcome=continuation.tool_outcome)
         return self.receipt(self._take_result(result, continuation.turn_id, continuation.host_context))

@@ -61,7 +61,7 @@ class SessionJobs(SessionOrder):
         head = self.state.head
         if head.turn_number:
             return None
-        created_at = self._created_at or workflow.now().isoformat()
+        created_at = self.state.created_at or workflow.now().isoformat()
         return Birth(owner=head.owner, profile=head.binding.profile, subject=head.binding.subject, created_at=created_at)
 
     def _settle(self, job: QueuedTurn, outcome: TurnOutcome, revision: int) -> None:
@@ -93,10 +93,13 @@ class SessionJobs(SessionOrder):
 
     def show(self) -> None:
         """What an operator sees: search attributes and current details."""
-        head = self.state.head
-        workflow.set_current_details(details(head))
-        if head.indexed:
-            workflow.upsert_search_attributes(attributes(self._start.tenant, head))
+        self.show_details()
+        if self.state.head.indexed:
+            workflow.upsert_search_attributes(attributes(self._start.tenant, self.state.head))
+
+    def show_details(self) -> None:
+        """What a run has to say itself: search attributes go from run to run, details don't."""
+        workflow.set_current_details(details(self.state.head))
 
 
 def _log_end(outcome: TurnOutcome) -> None:

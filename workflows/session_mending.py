@@ -30,7 +30,6 @@ class SessionMending:
         if not await self._inputs.quiet(policies.LATE_INPUT_WAIT, repair.rows):
             raise Refusal("busy", "a turn is running; cancel it or wait for its end", later=self._jobs.busy_turn)
         self.check_repair(repair)
-        self._inputs.accepted += 1
         ticket = str(workflow.uuid4())
         self._jobs.enqueue(QueuedRepair(ticket=ticket))
         answer = await self._jobs.answer_to(ticket)
@@ -52,7 +51,6 @@ class SessionMending:
             raise Refusal("not_retryable", "a turn is running")
         self.check_retry(retry)
         last = admission.retryable(jobs.state.head, retry)
-        self._inputs.accepted += 1
         turn = last.turn.model_copy(update={"attempt": last.turn.attempt + 1, "accepted_at": workflow.now().isoformat()})
         jobs.set_head(last_turn=None)
         jobs.enqueue(QueuedTurn(turn=turn, profile=last.profile, config=last.config, first_step=last.next_step, polite=True))

@@ -22,12 +22,14 @@ from workflows.turn import LiveTurn
 class SessionOrder:
     """Holds the state and the queue. At most one turn is live.
 
-    `noting` is steering on its way into the rows, by the turn of its own; `settled` counts the turns that this run saw end.
+    `noting` is steering on its way into the rows, by the turn of its own; `settled` counts the turns that this run saw end. `draining` says
+    that the run is to end as soon as no handler is left.
     """
 
     def __init__(self, start: SessionStart) -> None:
         self.state = SessionState.model_validate_json(start.carried) if start.carried else SessionState()
         self.roll_asked = False
+        self.draining = False
         self._start = start
         self._live: LiveTurn | None = None
         self.under_way: Job | None = None
@@ -36,11 +38,10 @@ class SessionOrder:
         self._answers: dict[str, Record | Refusal | None] = {}
         self.closed = False
         self.updates = 0
-        self._created_at: str | None = None
 
     def carried(self) -> SessionStart:
         """The argument of the next run."""
-        text = carried(self.state).model_dump_json()
+        text = carried(self.state, workflow.now()).model_dump_json()
         return SessionStart(tenant=self._start.tenant, session_id=self._start.session_id, carried=text)
 
     def change(self, **fields: Any) -> None:
@@ -50,7 +51,7 @@ class SessionOrder:
     def set_head(self, **fields: Any) -> None:
         """Replaces fields of the head."""
         if "session_uid" in fields:
-            self._created_at = workflow.now().isoformat()
+            self.change(created_at=workflow.now().isoformat())
         self.change(head=self.state.head.model_copy(update=fields))
 
     def adopt(self, head: Head) -> None:
@@ -80,6 +81,16 @@ class SessionOrder:
     def closing(self) -> bool:
         """True from the moment on when the session's end is decided."""
         return self.closed or any(isinstance(job, QueuedClose) for job in self.state.queue)
+
+    @property
+    def rolling(self) -> bool:
+        """True while the run waits for its last handlers. None may wait for a turn then: it would wait for ever."""
+        return self.draining and self._live is None
+
+    @property
+    def owes(self) -> bool:
+        """True while somebody waits for something that is queued."""
+        return any(getattr(job, "ticket", "") for job in self.state.queue)
 
     @property
     def busy_turn(self) -> str | None:

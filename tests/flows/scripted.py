@@ -38,6 +38,7 @@ from workflows.model.state import Head
 from workflows.model.turn import TurnError
 
 _SHORT = timedelta(seconds=0.1)
+AGAIN = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION, "rolling")
 AT = "2026-01-01T00:00:00+00:00"
 Script = Callable[[RunStep], Awaitable[StepDone]]
 
@@ -83,9 +84,7 @@ class Scripted:
         self.asked.append(step)
         beats = asyncio.create_task(_beat())
         try:
-            if step.cancelled:
-                return cancelled()
-            return await self.step(step)
+            return cancelled() if step.cancelled else await self.step(step)
         except asyncio.CancelledError:
             return cancelled()
         finally:
@@ -222,8 +221,8 @@ class Session:
         while True:
             try:
                 return await self._once(update, asked, update_id)
-            except RPCError as error:
-                if error.status not in (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION):
+            except (RPCError, Refusal) as error:
+                if (error.code if isinstance(error, Refusal) else error.status) not in AGAIN:
                     raise
                 await asyncio.sleep(0.02)
 

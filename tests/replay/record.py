@@ -4,6 +4,7 @@ A history that is kept already is not overwritten: it is what an older release w
 """
 
 import asyncio
+import os
 import re
 import socket
 import sys
@@ -53,6 +54,7 @@ async def _record(names: list[str], address: str, url: str) -> None:
 
 def main() -> None:
     """Records what is missing."""
+    os.environ.setdefault("OUTLAST_SIGNING__KEYS", services.SIGNING_KEY)
     HISTORIES.mkdir(exist_ok=True)
     with services.running_temporal() as temporal, services.running_postgres() as postgres:
         asyncio.run(services.make_template(postgres))

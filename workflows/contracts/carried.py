@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from workflows.contracts.inputs import AmendInput, CardInput, RecordedRefusal, SteerReceipt
+from workflows.contracts.inputs import AmendInput, CardInput, ContinuationInput, RecordedRefusal, SteerReceipt
 from workflows.contracts.steps import NewMessage
 from workflows.model.base import Record
 from workflows.model.call import CallResult
@@ -99,13 +99,23 @@ class QueuedRefusal(Queued):
     refusal: RecordedRefusal
 
 
+class WaitingResult(Record):
+    """A host's result that a signal brought while a turn ran: judged once nothing runs. `what` is the signal's name."""
+
+    what: str
+    continuation: ContinuationInput
+
+
 Job = Annotated[
     QueuedTurn | QueuedRepair | QueuedCard | QueuedAmend | QueuedClose | QueuedReminder | QueuedRefusal, Field(discriminator="job")
 ]
 
 
 class SessionState(Record):
-    """Everything that a run hands to the next one. Changed by replacement of its fields only, through `SessionWorkflow`."""
+    """Everything that a run hands to the next one. Changed by replacement of its fields only, through `SessionWorkflow`.
+
+    `created_at` is when the session's first input was accepted (ISO 8601), once there was one.
+    """
 
     head: Head = Head()
     queue: tuple[Job, ...] = ()
@@ -115,3 +125,5 @@ class SessionState(Record):
     keys: dict[str, KeyedAnswer] = Field(default_factory=dict)
     tombstones: dict[str, str] = Field(default_factory=dict)
     refusals: tuple[RecordedRefusal, ...] = ()
+    results: tuple[WaitingResult, ...] = ()
+    created_at: str = ""

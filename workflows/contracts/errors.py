@@ -22,6 +22,7 @@ RefusalCode = Literal[
     "usage_limit",
     "forbidden",
     "closed",
+    "rolling",
     "internal",
 ]
 

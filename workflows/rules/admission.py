@@ -13,6 +13,9 @@ STATUS_OF_OUTCOME = {"success": "completed", "failed": "failed", "denied": "deni
 CLOSED = Refusal("closed", "the session is being deleted; its id is free in a moment")
 """Whoever meets this sends again: the next one begins a new session, or finds none."""
 
+ROLLING = Refusal("rolling", "the session is about to continue as new; send the same again in a moment")
+"""Whoever meets this sends again. It never reaches a user: the api does."""
+
 MOST_COMPONENTS = 16
 ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from datetime import datetime
 from typing import Any, Literal
 
 from workflows.contracts.carried import (
@@ -23,8 +24,10 @@ def remember(known: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
     return kept
 
 
-def carried(state: SessionState) -> SessionState:
-    """What the next run needs to know: the newest ids, and those of inputs that still wait, which no row knows yet."""
+def carried(state: SessionState, now: datetime) -> SessionState:
+    """What the next run needs to know: the newest ids and keys, the ids of inputs that still wait, which no row knows yet, and cancels of
+    turns that may still come.
+    """
     waiting = [job for job in state.queue if isinstance(job, QueuedTurn)]
     turns = {job.turn.turn_id for job in waiting}
     calls = {job.result.call_id for job in waiting if job.result}
@@ -34,6 +37,8 @@ def carried(state: SessionState) -> SessionState:
             "recent": newest(state.recent, messages),
             "recorded": newest(state.recorded, calls),
             "steered": newest(state.steered, set()),
+            "keys": newest(state.keys, set()),
+            "tombstones": {turn_id: until for turn_id, until in state.tombstones.items() if now < datetime.fromisoformat(until)},
         }
     )
 
