@@ -181,7 +181,7 @@ async def _continue(api: Api, caller: Caller, body: ChatBody, seconds: float, to
         try:
             return await api.workflows.continuation(session_id, result)
         except Refusal as refusal:
-            if token and door is not None and refusal.code in ("not_pending", "call_mismatch"):
+            if token and door is not None and refusal.code in _BEHIND_RECORDED:
                 _check_not_recorded(door, call_id)
             raise
 
@@ -223,6 +223,10 @@ async def _until_ended(api: Api, door: Door | None, turn_id: str, seconds: float
         await asyncio.sleep(LOOK_AGAIN_SECONDS)
     else:
         await final_of(api, door.session_uid, TurnStart(turn_id), seconds)
+
+
+_BEHIND_RECORDED = ("not_pending", "call_mismatch", "duplicate_id", "conversation_conflict", "busy")
+"""What the workflow refuses only a result for that it doesn't know to be recorded, and that is no repeat of a keyed one."""
 
 
 def _check_not_recorded(door: Door, call_id: str) -> None:

@@ -37,10 +37,10 @@ class Director(Script):
         """The sessions whose models stand at their gates."""
         return set(self._held)
 
-    def expect_again(self) -> None:
-        """Every process goes away: what stands at its gate will be asked for once more."""
+    def expect_again(self, prompts: dict[str, tuple[str, ...]]) -> None:
+        """Every process goes away: what stands at its gate will be asked for once more, with these words of people."""
         for session in self._held:
-            self.coming[session].appendleft(self._gates[session])
+            self.coming[session].appendleft(self._gates[session]._replace(prompts=prompts[session]))
 
     def expect(self, session: str, moves: list[Move]) -> None:
         """What the next requests of a session are to be, behind those that are expected already."""

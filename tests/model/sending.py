@@ -60,9 +60,9 @@ class World:
             verdict = await self.verifier.verify(found)
             assert (verdict.state, told(verdict), verdict.notes) == ("same", [], []), (session, verdict.state, told(verdict), verdict.notes)
 
-    async def restart(self) -> None:
-        """Every process goes and comes back. What was being asked of a model is asked again."""
-        self.director.expect_again()
+    async def restart(self, prompts: dict[str, tuple[str, ...]]) -> None:
+        """Every process goes and comes back. What was being asked of a session's model is asked again, with these words of people."""
+        self.director.expect_again(prompts)
         held = self.director.held
         await self.stop()
         self._stack = AsyncExitStack()

@@ -65,4 +65,16 @@ REGRESSIONS: dict[str, list[Step]] = {
         (0, "resume", {}),
         (0, "message", {}),
     ],
+    "a_restart_while_steering_waits_for_a_held_turn": [
+        (0, "message", {"plan": ("host1",)}),
+        (0, "resume", {"plan": ("server", "gate")}),
+        (0, "steer", {}),
+        (0, "restart", {}),
+        (0, "release", {}),
+    ],
+    "a_keyed_result_for_a_call_of_the_servers_under_a_turn_id_that_is_taken": [
+        (0, "message", {"plan": ("server",)}),
+        (0, "resume", {"which": 0, "key": True, "turn": "taken"}),
+        (0, "resume", {"which": 0, "key": True, "revision": -1}),
+    ],
 }

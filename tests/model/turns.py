@@ -140,17 +140,20 @@ class Turns:
         """Asks the model, until it holds at its gate or the turn is over."""
         while self.live is turn:
             what = turn.plan[turn.step] if turn.step < len(turn.plan) else "say"
-            turn.taken = self.waiting(turn.profile)
             self.counter += 1
-            heard = [words for message in self.path(turn.message) for words in message.heard]
-            prompts = (*heard, *(one.content for one in turn.taken))
             text = f"{what}{self.counter}."
-            self.moves.append(Move(what, text, self.asked(what), prompts))
+            self.moves.append(Move(what, text, self.asked(what), self.begin_again(turn)))
             turn.said.append("")
             if what == "gate":
                 turn.text = text
                 return
             self.close(turn, what, text)
+
+    def begin_again(self, turn: Turn) -> tuple[str, ...]:
+        """A step of the turn begins, perhaps once more: it takes what steering there is by now. Answers the words that the model is sent."""
+        turn.taken = self.waiting(turn.profile)
+        heard = [words for message in self.path(turn.message) for words in message.heard]
+        return (*heard, *(one.content for one in turn.taken))
 
     def asked(self, what: str) -> tuple[tuple[str, str], ...]:
         """The calls that the model makes now."""

@@ -18,7 +18,7 @@ class Upsets(Pairs):
             await self.world.system.workflow(self.models[at].name).signal("roll")
 
     async def restart(self, at: int) -> None:
-        await self.world.restart()
+        await self.world.restart({model.name: model.begin_again(model.live) for model in self.models if model.live})
 
     async def jump(self, at: int, *, hours: float) -> None:
         """Time passes: not while a model is held, whose activity would hold the time."""
