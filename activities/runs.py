@@ -8,15 +8,14 @@ from datetime import datetime
 from google.protobuf.message import Message
 from temporalio.api.common.v1 import Payload, WorkflowExecution
 from temporalio.api.history.v1 import History
-from temporalio.api.sdk.v1.external_storage_pb2 import ExternalStorageReference
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest, GetWorkflowExecutionHistoryRequest
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.db.payloads import is_reference
+
 NAMES = re.compile(rb"(?=([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{64}))")
 """Whatever looks like a uuid or a SHA-256, wherever it begins: what is not a payload's name does no harm."""
-
-REFERENCE = ExternalStorageReference.DESCRIPTOR.full_name.encode()
 
 
 class Runs:
@@ -121,7 +120,7 @@ class Runs:
 
 def _driver_of(payload: Payload) -> str | None:
     """The driver that keeps what a payload stands for; None for one that stands for itself."""
-    return json.loads(payload.data).get("driverName") if payload.metadata.get("messageType") == REFERENCE else None
+    return json.loads(payload.data).get("driverName") if is_reference(payload) else None
 
 
 def _payloads(message: Message) -> Iterator[Payload]:

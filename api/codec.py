@@ -11,6 +11,9 @@ from workflows.contracts.naming import tenant_prefix
 
 PLAIN = DefaultPayloadConverter()
 
+UNREADABLE = (PayloadUnreadable, RuntimeError, KeyError, ValueError)
+"""What is raised for a payload that is damaged, of no kind that we know, or encrypted with another key."""
+
 
 class Codec:
     """The payloads of a tenant's workflows, in plain text and as they are kept. `codec` encrypts, if anything does."""
@@ -25,9 +28,13 @@ class Codec:
         What can't be read comes back as it was, so that the rest of a page shows. Raises ServiceUnavailable.
         """
         try:
-            (value,) = await self._converter.decode([payload])
-        except (PayloadElsewhere, PayloadGone, PayloadUnreadable, RuntimeError, KeyError, ValueError):
+            return await self.read(payload)
+        except (PayloadElsewhere, PayloadGone, *UNREADABLE):
             return payload
+
+    async def read(self, payload: Payload) -> Payload:
+        """The same, and raises PayloadElsewhere, PayloadGone or one of UNREADABLE for what can't be read."""
+        (value,) = await self._converter.decode([payload])
         (plain,) = PLAIN.to_payloads([value])
         return plain
 

@@ -7,6 +7,7 @@ from typing import Protocol
 from uuid import UUID, uuid4
 
 from temporalio.api.common.v1 import Payload
+from temporalio.api.sdk.v1.external_storage_pb2 import ExternalStorageReference
 from temporalio.converter import (
     StorageDriver,
     StorageDriverClaim,
@@ -20,6 +21,9 @@ from activities.db.queries import load_queries
 from workflows.contracts.errors import OutlastError, ServiceUnavailable
 
 sql = load_queries()
+
+REFERENCE = ExternalStorageReference.DESCRIPTOR.full_name.encode()
+"""The message type of what a history has in a payload's place."""
 
 
 class PayloadGone(OutlastError):
@@ -130,10 +134,15 @@ class PostgresPayloads:
         return removed
 
 
+def is_reference(payload: Payload) -> bool:
+    """Whether a payload stands for one in external storage."""
+    return payload.metadata.get("messageType") == REFERENCE
+
+
 def _workflow_of(context: StorageDriverStoreContext) -> str:
     """The workflow that a payload belongs to. An activity that no workflow started has none, and there are no such here."""
     target = context.target
     return (target.id if isinstance(target, StorageDriverWorkflowInfo) else None) or ""
 
 
-__all__ = ["PayloadElsewhere", "PayloadGone", "PayloadStore", "PostgresDriver", "PostgresPayloads", "Stored"]
+__all__ = ["PayloadElsewhere", "PayloadGone", "PayloadStore", "PostgresDriver", "PostgresPayloads", "Stored", "is_reference"]

@@ -5,13 +5,14 @@ Both know one contract: payloads go to `/decode` or `/encode` below an address t
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Query
 from google.protobuf import json_format
 from pydantic import BaseModel, ConfigDict, Field
 from temporalio.api.common.v1 import Payload, Payloads
 
+from activities.db.payloads import PayloadGone, is_reference
 from api.access import CallerDep
-from api.codec import Codec
+from api.codec import UNREADABLE, Codec
 from api.deps import ApiDep
 from api.errors import RequestRefused
 from api.intake import StrictRoute
@@ -47,13 +48,28 @@ def operator(caller: CallerDep) -> Caller:
 
 
 OperatorDep = Annotated[Caller, Depends(operator)]
+PreserveQuery = Annotated[
+    bool, Query(alias="preserveStorageRefs", description="Leaves references to large payloads as they are, to be asked for at /download.")
+]
 
 
 @router.post("/decode", responses=problems(401, 403, 413, 415, 422, 503))
-async def decode(body: CodecPayloads, api: ApiDep, caller: OperatorDep) -> CodecPayloads:
+async def decode(body: CodecPayloads, api: ApiDep, caller: OperatorDep, preserve: PreserveQuery = False) -> CodecPayloads:
     """Payloads in plain text. One that is another tenant's, damaged or gone comes back as it was."""
     codec = Codec(api.codec, api.storage, caller.tenant)
-    return _answer([await codec.shown(payload) for payload in _taken(body)])
+    return _answer([payload if preserve and is_reference(payload) else await codec.shown(payload) for payload in _taken(body)])
+
+
+@router.post("/download", responses=problems(401, 403, 404, 413, 415, 422, 503))
+async def download(body: CodecPayloads, api: ApiDep, caller: OperatorDep) -> CodecPayloads:
+    """Large payloads that histories refer to, in plain text. All must be such references, and each be there."""
+    codec, references = Codec(api.codec, api.storage, caller.tenant), _taken(body)
+    if not all(map(is_reference, references)):
+        raise RequestRefused(422, "a payload is no reference to one that is kept elsewhere")
+    try:
+        return _answer([await codec.read(reference) for reference in references])
+    except (PayloadGone, *UNREADABLE) as error:
+        raise RequestRefused(404, "there is no such payload that can be read") from error
 
 
 @router.post("/encode", responses=problems(401, 403, 413, 415, 422, 503))

@@ -81,6 +81,7 @@ TABLE = (
     Row("GET /api/sessions", "list"),
     Row("GET /api/host-actions", "list"),
     Row("POST /codec/decode", "list", body={"payloads": []}, but=NO_ADMINS),
+    Row("POST /codec/download", "list", body={"payloads": []}, but=NO_ADMINS),
     Row("POST /codec/encode", "list", body={"payloads": []}, but=NO_ADMINS),
     Row(f"GET {SESSION}", "own"),
     Row(f"GET {SESSION}/messages", "own"),

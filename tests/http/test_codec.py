@@ -4,6 +4,7 @@ import base64
 import json
 from typing import Any
 
+import pytest
 from google.protobuf import json_format
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, WorkflowHistory
@@ -115,3 +116,24 @@ async def test_without_keys_the_codec_server_shows_what_is_kept_elsewhere(databa
         assert not [one for one in kept if "walrus" in base64.b64decode(one.get("data", "")).decode()]
         answer = await system.http.post("/codec/decode", json={"payloads": kept})
         assert [one for one in answer.json()["payloads"] if "walrus" in base64.b64decode(one.get("data", "")).decode()]
+
+
+@pytest.mark.parametrize("ring", [(), ("a",)])
+async def test_the_web_ui_gets_references_as_they_are_and_downloads_one(
+    database_url: str, temporal_address: str, ring: tuple[str, ...]
+) -> None:
+    async with running_system(database_url, temporal_address, script(says("one")), codec=keys(*ring)) as system:
+        await system.chat("s1", LARGE)
+        kept = payloads_of(json.loads((await raw(system, "s1")).to_json()))
+        page = (await system.http.post("/codec/decode?preserveStorageRefs=true", json={"payloads": kept})).json()["payloads"]
+        references = [one for one in kept if "externalPayloads" in one]
+        assert references and [one for one in page if one.get("externalPayloads")] == references
+        assert any("one" in base64.b64decode(one.get("data", "")).decode() for one in page)
+
+        got = await system.http.post("/codec/download?preserveStorageRefs=true", json={"payloads": references[:1]})
+        assert got.status_code == 200 and "walrus walrus" in base64.b64decode(got.json()["payloads"][0]["data"]).decode()
+        other = {"x-test-principal": "root", "x-test-roles": "admin", "x-test-tenant": f"{system.tenant}-other"}
+        foreign = await system.http.post("/codec/download", json={"payloads": references[:1]}, headers=other)
+        assert (foreign.status_code, foreign.json()["detail"]) == (404, "there is no such payload that can be read")
+        none = await system.http.post("/codec/download", json={"payloads": [one for one in kept if one not in references][:1]})
+        assert (none.status_code, none.json()["code"]) == (422, "bad_request")

@@ -64,7 +64,7 @@ checks = { positive_data_acceptance = { enabled = false } }
 
 # Cursors are opaque, and what a file, a tool's schema, a payload or two parameters together must be is no matter of a JSON schema.
 [[operations]]
-include-path-regex = "^/(api/(chat|chat/stream|sessions|host-actions|metrics/sessions|sessions/[^/]+/(changes|transcript))|codec/(decode|encode))$"
+include-path-regex = "^/(api/(chat|chat/stream|sessions|host-actions|metrics/sessions|sessions/[^/]+/(changes|transcript))|codec/(decode|download|encode))$"
 checks = { positive_data_acceptance = { enabled = false } }
 """
 
