@@ -207,7 +207,9 @@ async def test_dev_uses_what_is_configured_and_starts_the_rest(
     programs: Programs, folder: Path, database_url: str, temporal_address: str
 ) -> None:
     queue = {"OUTLAST_TASK_QUEUE": f"configured-{folder.name}"}
-    dev = Dev(programs, folder / "data", env={"OUTLAST_DATABASE__URL": database_url, "TEMPORAL_ADDRESS": temporal_address, **queue})
+    version = {"OUTLAST_WORKER__DEPLOYMENT": "outlast", "OUTLAST_WORKER__BUILD_ID": "1"}  # which would get nothing until it is made current
+    servers = {"OUTLAST_DATABASE__URL": database_url, "TEMPORAL_ADDRESS": temporal_address}
+    dev = Dev(programs, folder / "data", env={**servers, **queue, **version})
     await dev.ready()
     assert dev.program.children() == []
     assert (dev.record["database_url"], dev.record["temporal"], dev.record["temporal_ui"]) == (database_url, temporal_address, "")
