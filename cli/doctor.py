@@ -16,7 +16,7 @@ from activities.db.bucket import Bucket
 from activities.db.encryption import KEY_BYTES
 from activities.db.keyring import read_keys
 from activities.db.migrate import schema_status
-from activities.db.routing import named, own_version, routing_of
+from activities.db.routing import left_behind, named, own_version, remainders, routing_of
 from activities.llm.models import Models
 from activities.search_attributes import missing
 from api.signing import KeyRing
@@ -158,17 +158,21 @@ async def check_temporal(found: Endpoints) -> Finding:
 
 
 async def check_workers(found: Endpoints) -> Finding:
-    """Whether workers ask for the work of new sessions, and whether a worker with these settings would be one of them."""
-    queue = found.settings.task_queue
+    """Whether workers ask for the work of new sessions, whether a worker with these settings would be one of them, and whether open runs
+    of earlier versions still have theirs.
+    """
+    queue, own = found.settings.task_queue, own_version(found.settings.worker)
     async with temporal_client(found) as client:
         try:
             routing = await routing_of(client, queue)
+            version = routing.current or own
+            earlier = await left_behind(client, routing, version.deployment_name) if version else {}
         except RPCError as error:
             return Finding("warn", f"task queue {queue}: {error.message}")
-    concerns = filter(None, (routing.shortfall(), routing.concern(own_version(found.settings.worker))))
-    if told := "; ".join(concerns):
+    served, alone = remainders(earlier, routing.polled)
+    if told := "; ".join(filter(None, (routing.shortfall(), routing.concern(own), alone))):
         return Finding("warn", told)
-    return Finding("ok", f"{named(routing.current)} ask for work on task queue {queue}")
+    return Finding("ok", "; ".join(filter(None, (f"{named(routing.current)} ask for work on task queue {queue}", served))))
 
 
 async def check_postgres(found: Endpoints) -> Finding:

@@ -1,15 +1,16 @@
 """Which workers Temporal sends a task queue's sessions to: those of one version, or those without any."""
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from temporalio.api.deployment.v1 import WorkerDeploymentVersion as VersionMessage
-from temporalio.api.enums.v1 import TaskQueueType, WorkerVersioningMode
+from temporalio.api.enums.v1 import TaskQueueType, VersionDrainageStatus, WorkerVersioningMode
 from temporalio.api.taskqueue.v1 import PollerInfo, TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, DescribeWorkerDeploymentRequest
 from temporalio.client import Client
 from temporalio.common import WorkerDeploymentVersion
+from temporalio.service import RPCError, RPCStatusCode
 
 from settings import WorkerSettings
 
@@ -97,6 +98,43 @@ async def routing_of(client: Client, task_queue: str) -> Routing:
     )
 
 
+async def left_behind(client: Client, routing: Routing, deployment: str) -> dict[WorkerDeploymentVersion, int]:
+    """How many open runs of the task queue are pinned to each version that is current no more. The list that counts them may lag behind
+    by a second. Raises RPCError.
+    """
+    try:
+        described = await client.workflow_service.describe_worker_deployment(
+            DescribeWorkerDeploymentRequest(namespace=client.namespace, deployment_name=deployment)
+        )
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return {}
+        raise
+    draining = VersionDrainageStatus.VERSION_DRAINAGE_STATUS_DRAINING
+    summaries = described.worker_deployment_info.version_summaries
+    found = {}
+    for version in (_version(each.deployment_version) for each in summaries if each.drainage_status == draining):
+        if version is not None:
+            pinned = f"TemporalWorkerDeploymentVersion = '{version.deployment_name}:{version.build_id}'"
+            query = f"TaskQueue = '{routing.task_queue}' AND ExecutionStatus = 'Running' AND {pinned}"
+            found[version] = (await client.count_workflows(query)).count
+    return {version: count for version, count in found.items() if count}
+
+
+def remainders(found: Mapping[WorkerDeploymentVersion, int], polled: Set[Version]) -> tuple[str, str]:
+    """What `left_behind` found, in words: runs that have workers of their version, and runs that have none. Empty: no such runs."""
+    served, alone = (
+        ", ".join(
+            f"{count} on {version.deployment_name}:{version.build_id}" for version, count in found.items() if (version in polled) is has
+        )
+        for has in (True, False)
+    )
+    return (
+        f"open runs of earlier versions: {served}" if served else "",
+        f"open runs of versions without workers: {alone}; start workers of them, or move the runs (docs/operations.md)" if alone else "",
+    )
+
+
 def _version(message: VersionMessage) -> Version:
     return WorkerDeploymentVersion(message.deployment_name, message.build_id) if message.build_id else None
 
@@ -108,4 +146,4 @@ def _polled_as(poller: PollerInfo) -> Version:
     return WorkerDeploymentVersion(options.deployment_name, options.build_id)
 
 
-__all__ = ["Routing", "Version", "named", "own_version", "routing_of"]
+__all__ = ["Routing", "Version", "left_behind", "named", "own_version", "remainders", "routing_of"]

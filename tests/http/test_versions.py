@@ -7,6 +7,7 @@ import pytest
 from temporalio import workflow
 from temporalio.client import WorkflowHistory
 
+from activities.db.routing import left_behind, routing_of
 from cli.doctor import check_workers
 from cli.endpoints import Endpoints
 from tests.http.builds import Builds, temporal, where
@@ -46,6 +47,12 @@ async def contents(system: System, session: str) -> list[str]:
     return [row["content"] for row in await system.messages(session)]
 
 
+async def told(system: System, end: str) -> bool:
+    """Whether the doctor is content with the workers and what it says of them ends like that."""
+    finding = await check_workers(Endpoints(system.settings, system.address, None))
+    return finding.verdict == "ok" and finding.text.endswith(end)
+
+
 async def test_sessions_stay_on_their_build_until_they_roll_and_then_go_on_with_the_new_one(
     database_url: str, temporal_address: str
 ) -> None:
@@ -70,8 +77,10 @@ async def test_sessions_stay_on_their_build_until_they_roll_and_then_go_on_with_
 
         assert (await old.chat("living", "and now"))["content"] == "new", "woken, it rolls before it does anything"
         await builds.stay(new, "1", 1)
+        await new.until(lambda: told(new, f"; open runs of earlier versions: 1 on {builds.deployment}:1"))
         await builds.roll_all(new, "1")
         await builds.stay(new, "1", 0)
+        assert await left_behind(new.temporal, await routing_of(new.temporal, new.tenant), builds.deployment) == {}
         await stopping_old.aclose()
 
         assert (await new.resume("waiting", "h1")).status_code == 200

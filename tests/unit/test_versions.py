@@ -3,7 +3,7 @@
 import pytest
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 
-from activities.db.routing import Routing, Version
+from activities.db.routing import Routing, Version, remainders
 from cli.environment import load_settings
 from cli.serving import version_of
 from settings import WorkerSettings
@@ -102,3 +102,11 @@ def test_a_worker_that_new_sessions_do_not_come_to_says_why(own: Version, found:
 )
 def test_what_new_sessions_lack_is_one_line(found: Routing, told: str | None) -> None:
     assert found.shortfall() == told
+
+
+def test_runs_of_earlier_versions_are_counted_by_whether_they_have_workers() -> None:
+    assert remainders({}, {NEW}) == ("", "")
+    assert remainders({OLD: 3}, {OLD, NEW}) == ("open runs of earlier versions: 3 on outlast:1", "")
+    served, alone = remainders({OLD: 3, WorkerDeploymentVersion("outlast", "0"): 1}, {OLD, NEW})
+    assert served == "open runs of earlier versions: 3 on outlast:1"
+    assert alone.startswith("open runs of versions without workers: 1 on outlast:0; start workers of them")
