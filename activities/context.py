@@ -14,7 +14,7 @@ from activities.llm.translate import load
 KEPT_PATHS = 500
 KEPT_MESSAGES = 50_000
 KEPT_CHARACTERS = 256_000_000
-"""Of stored JSON. Attachments make a message large, and every state of a path that is kept counts them."""
+"""Of stored JSON. Attachments make a message large."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,14 @@ class PathKey:
 
 @dataclass(frozen=True)
 class Path:
-    """A conversation as the model saw it, `size` characters of JSON. `settled`: by model string, how much of its beginning is sent as it is (llm/prepare.py)."""
+    """A conversation as the model saw it, `size` characters of JSON. `settled`: by model string, how much of its beginning is sent as it is
+    (llm/prepare.py). `kept` is the key under which it, or the beginning that it grew from, is kept.
+    """
 
     messages: tuple[ModelMessage, ...] = ()
     settled: Mapping[str, int] = field(default_factory=dict)
     size: int = 0
+    kept: PathKey | None = None
 
     def settled_for(self, model: str, count: int) -> "Path":
         """The same conversation, with what is known about one more model."""
@@ -69,22 +72,31 @@ class Conversations:
         async with db.connection() as conn:
             bodies = [row["body"] async for row in sql.path_model_messages(conn, session_uid=key.session_uid, message_id=key.message_id)]
         self.loads += 1
-        path = Path(tuple(load(bodies)), size=sum(map(len, bodies)))
+        path = Path(tuple(load(bodies)), size=sum(map(len, bodies)), kept=key)
         self._keep(key, path)
         return path
 
     def extend(self, key: PathKey, path: Path, bodies: Sequence[str]) -> None:
-        """Keeps a path that grew by `bodies`. They are parsed from what was stored, so that a warm and a cold worker send the same bytes."""
-        self._keep(key, Path((*path.messages, *load(bodies)), path.settled, path.size + sum(map(len, bodies))))
+        """Keeps a path that grew by `bodies`. They are parsed from what was stored, so that a warm and a cold worker send the same bytes.
+
+        It takes the place of the state that it grew from, which only a branch would ask for: else a long conversation would push out all
+        others with states of its own.
+        """
+        if path.kept is not None:
+            self._drop(path.kept)
+        self._keep(key, Path((*path.messages, *load(bodies)), path.settled, path.size + sum(map(len, bodies)), key))
 
     def _keep(self, key: PathKey, path: Path) -> None:
-        if (before := self._paths.pop(key, None)) is not None:
-            self._count(before, -1)
+        self._drop(key)
         self._paths[key] = path
         self._count(path, 1)
         while self._paths and self._too_much:
             _, dropped = self._paths.popitem(last=False)
             self._count(dropped, -1)
+
+    def _drop(self, key: PathKey) -> None:
+        if (known := self._paths.pop(key, None)) is not None:
+            self._count(known, -1)
 
     def _count(self, path: Path, times: int) -> None:
         self._messages += times * len(path.messages)

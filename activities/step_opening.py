@@ -191,4 +191,4 @@ async def _path(db: Database, paths: Conversations, step: RunStep, found: _Found
         async with db.connection() as conn:
             own = [row["body"] async for row in sql.model_messages_of(conn, session_uid=uid, message_id=step.opening.message.id)]
     before = await paths.up_to(db, PathKey.of(uid, found.before)) if found.before else Path()
-    return Path((*before.messages, *load(own)), before.settled, before.size + sum(map(len, own)))
+    return Path((*before.messages, *load(own)), before.settled, before.size + sum(map(len, own)), before.kept)

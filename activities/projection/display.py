@@ -29,4 +29,6 @@ async def announce_settled(tx: SessionTx, message_id: str, turn_id: str | None, 
 
 
 async def _announce(tx: SessionTx, shown: dict[str, Any], turn_id: str | None, at: datetime) -> None:
-    await tx.announce("message.recorded", turn_id, at, {"message": to_jsonable_python(shown)})
+    # Segments are JSON already, and may be megabytes.
+    rest = to_jsonable_python({name: value for name, value in shown.items() if name != "segments"})
+    await tx.announce("message.recorded", turn_id, at, {"message": {name: rest.get(name, value) for name, value in shown.items()}})

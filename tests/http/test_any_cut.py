@@ -18,6 +18,7 @@ from tests.system import System, running_system
 LONG = bool(os.environ.get("TEST_LONG"))
 CUTS = 1000 if LONG else 60
 TURNS = 100 if LONG else 10
+DELTAS = 10_000 if LONG else 100
 EVENTS = "/api/sessions/s1/events"
 BUDGETS = (1, 100, 400, 1500) * 2 + (30_000,)
 """Bytes that a connection lives for; now and then enough for the largest event."""
@@ -132,8 +133,8 @@ async def test_s70_a_cut_turn_says_what_was_kept_and_a_read_shows_the_same(datab
 
 
 async def test_l02_l04_deltas_and_readers_leave_nothing_in_a_history(database_url: str, temporal_address: str) -> None:
-    """A hundred deltas a turn and ten readers: one update a turn, however many there are."""
-    answer = paced(*["word "] * 100, pause=0.0)
+    """Many deltas a turn and ten readers: one update a turn, however many there are."""
+    answer = paced(*["word "] * DELTAS, pause=0.0)
     async with running_system(database_url, temporal_address, script(answer)) as system:
         await system.chat("s1")
         async with served_beside(system, temporal_address) as client:

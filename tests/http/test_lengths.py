@@ -16,6 +16,7 @@ from workflows.contracts import policies
 
 LONG = os.environ.get("TEST_LONG") == "1"
 TURNS, WINDOW, ROLL_EVENTS = (1000, 100, policies.ROLL_EVENTS) if LONG else (180, 60, 150)
+STEPS = 100 if LONG else 15
 SESSIONS = 5000 if LONG else 40
 FIRST_WINDOW = 0 if LONG else 1  # the first rollovers carry few ids yet, which only a short test notices
 MOST_BYTES = 4_000_000
@@ -36,10 +37,12 @@ async def bytes_of(system: System, session: str) -> list[int]:
 async def test_l01_the_last_turns_cost_what_the_first_ones_did(
     database_url: str, temporal_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Then comes one turn with a hundred tool calls of 5 kB. A shorter test rolls over more often, so that each window has its share."""
+    """Then come turns with a hundred tool calls of 5 kB, one after the other and all at once. A shorter test rolls over more often, so that each
+    window has its share, and makes fewer calls after one another.
+    """
     monkeypatch.setattr(policies, "ROLL_EVENTS", ROLL_EVENTS)
     scripted = script(says("y" * 800))
-    async with running_system(database_url, temporal_address, scripted) as system:
+    async with running_system(database_url, temporal_address, scripted, max_steps=STEPS + 1) as system:
         totals = [0]
         for number in range(1, TURNS + 1):
             await system.chat("s1", "x" * 800)
@@ -50,8 +53,12 @@ async def test_l01_the_last_turns_cost_what_the_first_ones_did(
         first, last = windows[FIRST_WINDOW], windows[-1]
         assert last / first <= FLAT, totals
         many = [(f"c{number}", "big", {"characters": 5000}) for number in range(100)]
-        scripted.then(calls(*many), says("done"))
-        assert (await system.chat("s1", "now all at once"))["content"] == "done"
+        scripted.then(*[calls(one) for one in many[:STEPS]], says("done"), calls(*many), says("done"))
+        for content, count in (("one by one", STEPS), ("now all at once", 100)):
+            before = sum(await bytes_of(system, "s1"))
+            assert (await system.chat("s1", content))["content"] == "done"
+            await asyncio.sleep(0.3)
+            assert sum(await bytes_of(system, "s1")) - before < 3 * 5000 * count
         assert max(await bytes_of(system, "s1")) < MOST_BYTES
 
 

@@ -33,3 +33,14 @@ def test_one_that_is_larger_than_all_together_is_not_kept() -> None:
     paths = Conversations(kept_characters=100)
     paths.extend(key(1), Path(), [dump(user_request("x" * 5000, None, AT))])
     assert kept(paths) == []
+
+
+def test_a_path_that_grew_takes_the_place_of_what_it_grew_from() -> None:
+    paths = Conversations(kept_messages=20)
+    grown = Path()
+    for number in range(15):
+        paths.extend(key(number), grown, [dump(user_request(str(number), None, AT))])
+        grown = paths._paths[key(number)]
+    assert kept(paths) == [14] and len(grown.messages) == 15
+    paths.extend(key(100), Path(), [dump(user_request("another", None, AT))])
+    assert kept(paths) == [14, 100], "what a path shares with its former states counts once"

@@ -18,6 +18,7 @@ ROLLING = Refusal("rolling", "the session is about to continue as new; send the 
 
 MOST_COMPONENTS = 16
 ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+UNKEPT = re.compile("[\x00\ud800-\udfff]")
 
 
 def check_shape(message: MessageInput | SteerInput) -> None:
@@ -39,7 +40,7 @@ def check_id(name: str, value: str | None) -> None:
 
 def check_text(name: str, text: str) -> None:
     """Refuses text that no row could hold."""
-    if "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text):
+    if UNKEPT.search(text):
         raise Refusal("bad_request", f"{name} holds a NUL character or half a surrogate pair")
 
 
