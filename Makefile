@@ -1,6 +1,6 @@
 # Everything runs from .venv, which is made on first use from hash-locked requirements. Nothing here needs root or Docker.
 .DEFAULT_GOAL := help
-.PHONY: help dev install check test test-long record-histories bench live fmt docs lock
+.PHONY: help dev install check test test-long record-histories screenshots bench live fmt docs lock
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -39,6 +39,9 @@ test-long: $(VENV)/.installed  ## every tier of tests, with the full counts
 
 record-histories: $(VENV)/.installed  ## keep histories of stories that have none yet
 	$(BIN)/python -m tests.replay.record
+
+screenshots: $(VENV)/.installed  ## take the pictures of docs/images anew; needs the package chromium
+	$(BIN)/python -m tests.screenshots
 
 bench: $(VENV)/.installed  ## the benchmarks
 	$(BIN)/python -m benchmarks

@@ -148,7 +148,7 @@ async def take(ui: str) -> None:
         await page.wait_for_url("**/timeline*")
         await page.goto(page.url.partition("/timeline")[0] + "/pending-activities")
         await page.get_by_text("run_step").first.wait_for()
-        await shot(page, "pending", height=760)
+        await shot(page, "pending", height=485)
 
 
 async def main() -> None:

@@ -5,12 +5,12 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from pydantic_ai.models import Model, infer_model
-from pydantic_ai.models.instrumented import InstrumentationSettings
 from pydantic_ai.providers import Provider, infer_provider
 from pydantic_ai.settings import ModelSettings
 
 from activities.llm.demo import DemoModel
-from settings import Settings, TracingSettings
+from activities.llm.instrumented import instrumentation
+from settings import Settings
 from workflows.contracts.errors import TurnFault
 from workflows.contracts.policies import PROVIDER_SILENCE_SECONDS
 from workflows.model.turn import TurnError
@@ -30,7 +30,7 @@ class Models:
         self._named = (settings.model, *settings.model_fallbacks)
         self._models: dict[str, Model] = {}
         self._providers: dict[str, Provider[Any]] = {}
-        self.instrument = _instrument(settings.tracing)
+        self.instrument = instrumentation(settings.tracing)
         """What model requests are traced with."""
 
     def of(self, name: str) -> Model:
@@ -94,13 +94,6 @@ def request_settings(model: Model, temperature: float | None = None, most_tokens
     if _is_openai_responses(model):
         return cast("ModelSettings", {**settings, "openai_store": False})
     return settings
-
-
-def _instrument(tracing: TracingSettings) -> InstrumentationSettings | None:
-    if not tracing.enabled:
-        return None
-    said = tracing.include_content
-    return InstrumentationSettings(include_content=said, include_binary_content=False, include_model_request_parameters=said)
 
 
 def _is_openai_responses(model: Model) -> bool:

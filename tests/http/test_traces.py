@@ -48,6 +48,8 @@ async def test_each_input_has_a_trace_of_its_own_down_to_the_model(database_url:
     assert [span.status.status_code for span in (broken, failed)] == [StatusCode.ERROR] * 2
     assert (of(failed)["error.type"], failed.status.description) == ("internal", "internal")
     assert of(models[0])["gen_ai.request.model"] == "scripted"
+    told = {str(of(span)["gen_ai.input.messages"]).count('"role"') for span in models[:2]}
+    assert told == {1}, "a request's span does not grow with the conversation"
     assert {span.name for span in spans} >= {"GET /api/search/sessions"} and "GET /health" not in {span.name for span in spans}
     assert [word for word in SECRETS if word in spans.text()] == []
     assert [event.attributes for span in models for event in span.events] == [{"exception.type": "ValueError"}]
