@@ -77,4 +77,10 @@ REGRESSIONS: dict[str, list[Step]] = {
         (0, "resume", {"which": 0, "key": True, "turn": "taken"}),
         (0, "resume", {"which": 0, "key": True, "revision": -1}),
     ],
+    "two_deadlines_that_follow_each_other_within_a_jump": [
+        (0, "message", {"plan": ("both",)}),
+        (0, "jump", {"hours": 11.3}),
+        (1, "message", {"plan": ("both",)}),
+        (1, "jump", {"hours": 1100.0}),
+    ],
 }

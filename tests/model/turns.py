@@ -33,6 +33,7 @@ class Turns:
     counter: int = 0
     unnamed: int = 0
     clock: float = 0.0
+    now: float = 0.0
     asked_at: dict[str, float] = field(default_factory=dict)
     reminded: set[str] = field(default_factory=set)
     reminders: int = 0
@@ -95,7 +96,7 @@ class Turns:
                 self.fail(turn, "cancelled", "")
             else:
                 self.end(turn, "waiting")
-                self.ask(self.clock)
+                self.ask(self.now)
             return
         self.revision += 1
         self.live = turn
@@ -237,14 +238,15 @@ class Turns:
         return sorted(alarm for alarm in due if alarm[0] <= self.clock)
 
     def ring(self) -> None:
-        """Reminds, and records as unknown, as long as something is due."""
+        """Reminds, and records as unknown, as long as something is due: each at its own time, from which the next call is waited for."""
         while self.live is None and (due := self.alarms()):
-            _, what, call_id = due[0]
+            self.now, what, call_id = due[0]
             if what == "reminder":
                 self.reminded.add(call_id)
                 self.reminders += 1
             else:
                 self.expire(call_id)
+        self.now = self.clock
 
     def expire(self, call_id: str) -> None:
         """A deadline passes: the model goes on knowing that nothing is known."""
