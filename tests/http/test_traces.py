@@ -9,8 +9,9 @@ from activities.db.client import data_converter
 from activities.tracing import worker_interceptors
 from settings import TracingSettings
 from tests.models import calls, raises, says, script, waits
+from tests.replay.corpus import KEPT, kept
 from tests.replay.record import histories_of
-from tests.replay.test_histories import KEPT, kept, replayer
+from tests.replay.test_histories import replayer
 from tests.spans import Spans, of, trace_of
 from tests.system import running_system
 from worker import TRACED, WORKFLOWS, flow_digest, workflow_runner

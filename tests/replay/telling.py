@@ -1,0 +1,90 @@
+"""What a story is, and how it is told to the whole system so that its histories have the same structure each time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from temporalio.client import Interceptor as ClientInterceptor
+from temporalio.client import WorkflowHandle, WorkflowHistory
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
+
+from tests.models import Behaviour
+from tests.system import Answer, System
+
+Tell = Callable[[System], Awaitable[None]]
+
+
+class Between(ClientInterceptor, Interceptor):
+    """Stands between the activities and the server: a story's `after` sees each result, and answers what the workflow gets to see."""
+
+    def __init__(self) -> None:
+        self.after: Callable[[str, Any], Awaitable[Any]] = _unchanged
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        return _Watched(next, self)
+
+
+async def _unchanged(_: str, done: Any) -> Any:
+    return done
+
+
+class _Watched(ActivityInboundInterceptor):
+    def __init__(self, next: ActivityInboundInterceptor, between: Between) -> None:
+        super().__init__(next)
+        self._between = between
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        return await self._between.after(input.fn.__name__, await self.next.execute_activity(input))
+
+
+@dataclass(frozen=True)
+class Story:
+    """`rules` are those of docs/rules.md that it tells of. Each of `tells` is told to processes of its own, which come one after the other.
+
+    `behaviours` are the model's, one a request; `settings` what the system is started with. What it says in `kept` goes with its histories.
+    """
+
+    rules: str
+    tells: Sequence[Tell]
+    behaviours: Sequence[Behaviour]
+    settings: dict[str, Any] = field(default_factory=dict)
+    between: Between = field(default_factory=Between)
+    kept: list[WorkflowHistory] = field(default_factory=list)
+
+
+async def idle(system: System, session: str, turns: int) -> None:
+    """Waits until a session has had so many turns, and its workflow knows."""
+
+    async def done() -> bool:
+        head: Any = await system.workflow(session).query("head")
+        return bool(head["turn_number"] == turns) and (await system.get(f"/sessions/{session}"))["live_turn"] is None
+
+    await system.until(done, 60.0)
+
+
+async def streaming(system: System) -> None:
+    """Waits until a turn has streamed some text."""
+    await system.until(lambda: system.conn.fetchval("select true from live_deltas"), 60.0)
+
+
+async def recorded(system: System, event: str, count: int = 1) -> None:
+    """Waits until so many events of a type are in the rows."""
+    await system.until(lambda: system.conn.fetchval("select count(*) >= $2 from events where type = $1", event, count), 60.0)
+
+
+async def running(system: System, session: str, content: str, **fields: Any) -> "asyncio.Task[Answer]":
+    """A message whose turn has streamed some text and goes on."""
+    sent = asyncio.create_task(system.chat(session, content, **fields))
+    await streaming(system)
+    return sent
+
+
+async def to_its_end(handle: "WorkflowHandle[Any, Any]") -> WorkflowHistory:
+    """A history that is about to be erased, up to the moment when its run ends."""
+    return WorkflowHistory(handle.id, [event async for event in handle.fetch_history_events(wait_new_event=True)])
+
+
+def asked(system: System, **fields: Any) -> dict[str, Any]:
+    """A payload of a signal or an update, from the system's own caller."""
+    return {"tenant": system.tenant, "principal": "local", "roles": ["admin"], **fields}
