@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
-from pydantic_ai.direct import model_request_stream
 from pydantic_ai.exceptions import ModelConnectionError
 from pydantic_ai.messages import (
     InstructionPart,
@@ -23,7 +22,7 @@ from pydantic_ai.messages import (
     ToolCallPart,
 )
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
-from pydantic_ai.models.instrumented import InstrumentationSettings
+from pydantic_ai.models.instrumented import InstrumentationSettings, instrument_model
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
@@ -96,13 +95,9 @@ class ModelStream:
         ended without saying so.
         """
         messages, self.settled = prepared(self._model, self._history, self._parameters, self.settled)
-        async with model_request_stream(
-            self._model,
-            messages,
-            model_request_parameters=self._parameters,
-            model_settings=self._settings,
-            instrument=self._instrument or False,
-        ) as stream:
+        # Not by the library's `direct`, which looks at every message for what `prepared` has seen to.
+        model = instrument_model(self._model, self._instrument or False)
+        async with model.request_stream(messages, self._settings, self._parameters) as stream:
             self._stream = stream
             async for event in stream:
                 if isinstance(event, PartStartEvent):
