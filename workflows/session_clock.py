@@ -6,7 +6,8 @@ from datetime import datetime
 from temporalio import workflow
 
 from workflows.contracts.carried import QueuedClose, QueuedReminder
-from workflows.rules.alarms import Alarm, next_alarm
+from workflows.model.state import Alarm
+from workflows.rules.alarms import next_alarm
 from workflows.session_inputs import SessionInputs
 from workflows.session_jobs import SessionJobs
 

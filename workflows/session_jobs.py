@@ -6,12 +6,12 @@ from workflows.contracts import telemetry
 from workflows.contracts.carried import QueuedTurn
 from workflows.contracts.steps import Birth
 from workflows.model.state import Batch, LastTurn
-from workflows.model.turn import TurnRef
+from workflows.model.turn import TurnOutcome, TurnRef
 from workflows.rules.queue import waiting_turns
 from workflows.rules.shown import attributes, details
 from workflows.rules.state import profile_of
 from workflows.session_order import SessionOrder
-from workflows.turn import LiveTurn, TurnOutcome
+from workflows.turn import LiveTurn
 
 
 class SessionJobs(SessionOrder):

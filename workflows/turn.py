@@ -13,27 +13,10 @@ from workflows.contracts.carried import QueuedTurn
 from workflows.contracts.steps import Birth, Opening, RunStep, StepDone, run_step
 from workflows.contracts.tools import RunTool, SettleCall, ToolDone, run_tool, settle_call
 from workflows.contracts.turns import EndTurn, HandOver, TurnEnded, end_turn, hand_over
-from workflows.model.base import Record
 from workflows.model.call import OpenCall
 from workflows.model.session import SessionRef
-from workflows.model.turn import CANCELLED, TIMED_OUT, TOO_LONG, TurnError, TurnRef
+from workflows.model.turn import CANCELLED, TIMED_OUT, TOO_LONG, TurnError, TurnOutcome
 from workflows.room import is_full
-
-
-class TurnOutcome(Record):
-    """How a turn ended. `host_calls` are open if it `paused`. `next_step` is the step that a retry runs, `passed_over` the profile of
-    steering that it could not take.
-    """
-
-    turn: TurnRef
-    state: str
-    next_step: int = 1
-    host_calls: tuple[OpenCall, ...] = ()
-    handover: str = "one"
-    error: TurnError | None = None
-    at: str = ""
-    expires_at: str = ""
-    passed_over: str = ""
 
 
 class LiveTurn:

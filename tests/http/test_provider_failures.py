@@ -163,7 +163,7 @@ async def test_r89_a_passing_failure_passes_and_nothing_of_it_stays(urls: tuple[
 
 
 async def test_r84_a_provider_that_asks_for_more_time_than_there_is(urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    async with provided(urls, monkeypatch, fails(429, retry_after="25"), turn_timeout_seconds=3) as (system, provider):
+    async with provided(urls, monkeypatch, fails(429, retry_after="25"), turn_timeout_seconds=20) as (system, provider):
         turn = await system.chat("s1")
         assert (turn["error"]["type"], len(provider.requests)) == ("rate_limit", 1)
 

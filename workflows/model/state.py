@@ -104,3 +104,11 @@ class Head(Record):
     def born(self) -> bool:
         """True once a first input was accepted."""
         return bool(self.session_uid)
+
+
+class Alarm(Record):
+    """Something that is due `at` (ISO 8601): the reminder or the deadline of a call, or the session's expiry."""
+
+    at: str
+    what: Literal["reminder", "deadline", "expiry"]
+    call_id: str = ""

@@ -3,6 +3,7 @@
 from typing import Literal
 
 from workflows.model.base import Record
+from workflows.model.call import OpenCall
 
 TurnKind = Literal["message", "continuation", "steering"]
 TurnState = Literal["running", "completed", "waiting", "failed", "cancelled"]
@@ -83,3 +84,19 @@ class TurnRef(Record):
     user_message_id: str | None = None
     parent_id: str | None = None
     accepted_at: str
+
+
+class TurnOutcome(Record):
+    """How a turn ended. `host_calls` are open if it `paused`. `next_step` is the step that a retry runs, `passed_over` the profile of
+    steering that it could not take.
+    """
+
+    turn: TurnRef
+    state: str
+    next_step: int = 1
+    host_calls: tuple[OpenCall, ...] = ()
+    handover: str = "one"
+    error: TurnError | None = None
+    at: str = ""
+    expires_at: str = ""
+    passed_over: str = ""

@@ -1,18 +1,8 @@
 """When a session that nobody touches has something to do."""
 
 from datetime import datetime, timedelta
-from typing import Literal
 
-from workflows.model.base import Record
-from workflows.model.state import Batch, Head
-
-
-class Alarm(Record):
-    """Something that is due `at` (ISO 8601): the reminder or the deadline of a call, or the session's expiry."""
-
-    at: str
-    what: Literal["reminder", "deadline", "expiry"]
-    call_id: str = ""
+from workflows.model.state import Alarm, Batch, Head
 
 
 def next_alarm(head: Head, *, busy: bool) -> Alarm | None:
