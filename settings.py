@@ -360,6 +360,11 @@ class Settings(BaseSettings):
     )
     profile: str = Field("", description="Profile of sessions that name none. Empty: `demo` with the demo model, else `default`.")
     profiles: CommaList = Field(default=[], description="Modules or `.py` files, comma-separated, that define further profiles.")
+    worker_cached_sessions: int = Field(
+        1_000,
+        ge=1,
+        description="Sessions that a worker keeps ready in memory, most of a megabyte each. Any other is replayed from its history when something comes for it.",
+    )
     worker_shutdown_seconds: float = Field(10.0, ge=0, description="Grace that running steps and tools get when a worker is asked to stop.")
 
 

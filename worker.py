@@ -189,7 +189,7 @@ def build_worker(client: Client, kit: Kit, workflows: Sequence[type] = WORKFLOWS
         default_heartbeat_throttle_interval=timedelta(seconds=BEAT_EVERY_SECONDS),
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=STICKY_SECONDS),
         max_concurrent_activities=500,
-        max_cached_workflows=2_000,
+        max_cached_workflows=kit.settings.worker_cached_sessions,
     )
 
 

@@ -12,7 +12,7 @@ from tests.replay.corpus import FEATURES, KEPT, SEALED, Events, kept, used
 from tests.replay.stories import SEALED as SEALED_STORIES
 from tests.replay.stories import STORIES
 from workflows.contracts.naming import WORKFLOW_TYPES
-from workflows.rules.alarms import Alarm
+from workflows.model.state import Alarm
 
 FAMILIES = (
     "Who may do what",
