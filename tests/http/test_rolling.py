@@ -1,6 +1,7 @@
 """A session that continues as new again and again, in front of everything that is real but the model: nothing is lost, nothing is done twice."""
 
 import asyncio
+import json
 import os
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable
@@ -12,13 +13,15 @@ from temporalio.api.enums.v1 import WorkflowTaskFailedCause
 from temporalio.client import WorkflowHistory
 from temporalio.service import RPCError
 
+from tests.everything import rolled
 from tests.model.invariants import check_rows
-from tests.models import says, script
+from tests.models import calls, says, script
 from tests.replay.record import histories_of
-from tests.replay.telling import asked
+from tests.replay.telling import asked, idle
 from tests.replay.test_histories import replayer
 from tests.system import System, running_system
 from workflows.contracts import policies
+from workflows.contracts.inputs import SessionStart
 
 MESSAGES = 500 if os.environ.get("TEST_LONG") else 24
 CALLERS = 4
@@ -166,3 +169,61 @@ async def histories_are_sound(system: System) -> None:
     assert set().union(*map(refused_tasks, histories)) == set()
     for history in histories[-3:]:
         await replayer().replay_workflow(history)
+
+
+async def answers_of_old(system: System) -> dict[str, Any]:
+    """What is answered to inputs that the session had before."""
+    rest: list[tuple[str, str, dict[str, Any], dict[str, str]]] = [
+        ("POST", "/api/chat", {"session_id": S, "id": "m1", "content": "one"}, {}),
+        ("POST", "/api/chat", {"session_id": S, "id": "m1", "content": "another"}, {}),
+        ("POST", "/api/chat", {"session_id": S, "id": "new", "content": "x", "turn_id": "t1"}, {}),
+        ("POST", "/api/chat", {"session_id": S, "tool_call_id": "c1", "tool_result": "again"}, {}),
+        ("POST", "/api/chat?wait=false", {"session_id": S, "message_type": "steering", "id": "g1", "content": "brief"}, {}),
+        ("POST", "/api/chat?wait=false", {"session_id": S, "message_type": "steering", "id": "g1", "content": "long"}, {}),
+        ("POST", f"/api/sessions/{S}/messages", {"id": "k1", "content": "card", "segments": NOTE}, {}),
+        ("POST", f"/api/sessions/{S}/messages", {"id": "k1", "content": "other", "segments": NOTE}, {}),
+        ("POST", f"/api/sessions/{S}/cancel", {"turn_id": "never"}, {"idempotency-key": "k"}),
+        ("POST", f"/api/sessions/{S}/cancel", {"turn_id": "t1"}, {}),
+    ]
+    told = {}
+    for number, (method, path, body, headers) in enumerate(rest):
+        answer = await system.apis[number % 2].request(method, path, json=body, headers=headers)
+        told[f"{path} {body}"] = (answer.status_code, answer.json())
+    return told
+
+
+async def test_l07_what_is_older_than_what_is_carried_is_answered_as_the_young_is(
+    database_url: str, temporal_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policies, "CARRIED_IDS", 1)
+    ask = [calls((call_id, "open_page", {"url": "u"})) for call_id in ("c1", "c2")]
+    scripted = script(ask[0], says("done"), says("briefly"), ask[1], says("done"))
+    async with running_system(database_url, temporal_address, scripted, apis=2) as system:
+        await system.chat(S, "one", id="m1", turn_id="t1")
+        await system.resume(S, "c1")
+        await system.post(f"/sessions/{S}/messages", {"id": "k1", "content": "card", "segments": NOTE})
+        await system.post(f"/sessions/{S}/cancel", {"turn_id": "never"}, headers={"idempotency-key": "k"})
+        await system.post("/chat?wait=false", {"session_id": S, "message_type": "steering", "id": "g1", "content": "brief"})
+        await idle(system, S, 3)
+        young = await answers_of_old(system)
+        assert {status for status, _ in young.values()} == {200, 201, 202, 409}
+        for number in range(3):
+            await system.chat(S, f"later {number}", id=f"later-{number}")
+            await rolled(system, S)
+        carried = json.loads(await carried_into(system))
+        assert "m1" not in carried["recent"] and "c1" not in carried["recorded"]
+        old = await answers_of_old(system)
+        assert old == young
+        await system.workflow(S).signal("message", asked(system, id="m1", content="one"))
+        await system.workflow(S).signal("message", asked(system, id="behind", content="behind it"))
+        await system.until(lambda: system.conn.fetchval("select true from turns where user_message_id = 'behind' and final is not null"))
+        assert await system.conn.fetchval("select count(*) from turns where user_message_id = 'm1'") == 1
+        await check_rows(system, S)
+
+
+async def carried_into(system: System) -> str:
+    """The state that the session's run began with."""
+    events = (await system.workflow(S).fetch_history()).events
+    (start,) = events[0].workflow_execution_started_event_attributes.input.payloads
+    began: SessionStart = system.temporal.data_converter.payload_converter.from_payload(start, SessionStart)
+    return began.carried
