@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 import pytest
 from temporalio import activity
@@ -40,8 +41,9 @@ async def runs(session: Session) -> list[WorkflowHistory]:
 
 
 async def test_l06_who_waits_for_a_turn_holds_up_no_run_that_is_due(temporal: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Turns follow each other, and somebody always waits for the end of one."""
+    """Turns follow each other, and somebody always waits for the end of one, with all the patience in the world."""
     monkeypatch.setattr(policies, "ROLL_EVENTS", 40)
+    monkeypatch.setattr(policies, "LATE_INPUT_WAIT", timedelta(hours=1))
     stop = asyncio.Event()
 
     async def waits_for_quiet(session: Session) -> None:

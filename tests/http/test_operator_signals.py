@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tests.model.invariants import check_rows
 from tests.models import calls, hangs, says, script
 from tests.system import System, running_system
 
@@ -107,3 +110,19 @@ async def test_r62_who_reads_a_turn_that_the_rows_refuse_is_told_so(database_url
                 ("input.refused", "unknown_parent", "t9")
             ]
         assert (await system.chat("s1", "go on"))["error"] is None
+
+
+@pytest.mark.parametrize("live", [False, True])
+async def test_l09_temporals_own_cancel_ends_what_runs_and_no_session(database_url: str, temporal_address: str, live: bool) -> None:
+    """`temporal workflow cancel`, or the button of the Web UI: an idle session's workflow ends, and the next message begins it anew."""
+    scripted = script(says("one"), hangs("Half"), says("three")) if live else script(says("one"), says("three"))
+    async with running_system(database_url, temporal_address, scripted) as system:
+        await system.chat("s1")
+        if live:
+            await system.submit("s1", "two")
+            await system.until(lambda: system.conn.fetchval("select true from live_deltas"))
+        await system.workflow("s1").cancel()
+        await turns(system, "s1", 2 if live else 1)
+        answer = await system.chat("s1", "go on")
+        assert (answer["content"], answer["turn_number"]) == ("three", 3 if live else 2)
+        await check_rows(system, "s1")

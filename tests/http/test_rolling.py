@@ -77,7 +77,7 @@ async def signals(system: System) -> None:
             ("steer", {"no": "steering"}),
         ):
             await handle.signal(name, asked(system, **fields))
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.25)
 
 
 @asynccontextmanager
