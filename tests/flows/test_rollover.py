@@ -29,6 +29,17 @@ from workflows.contracts.steps import RunStep, StepDone
 from workflows.contracts.turns import LoadHead, NoteSteering, SteeringNoted
 from workflows.model.state import Head
 
+EVERY = {
+    "continuation": ContinuationInput(tool_call_id="c1"),
+    "steer": SteerInput(id="g2", content="b"),
+    "card": CardInput(),
+    "amend": AmendInput(),
+    "cancel": CancelInput(),
+    "repair": RepairInput(),
+    "retry": RetryInput(turn_id="t1"),
+    "close": CloseInput(),
+}
+
 
 async def runs(session: Session) -> list[WorkflowHistory]:
     """The histories of a session's runs, oldest first."""
@@ -83,17 +94,7 @@ async def test_l07_a_message_before_during_and_after_a_rollover_is_one_turn(temp
         await drains(session)
         during = [asyncio.create_task(session.say("ho", id="m2")) for _ in range(2)]
         again = asyncio.create_task(session.say("hi", id="m1"))
-        every = (
-            ("continuation", ContinuationInput(tool_call_id="c1")),
-            ("steer", SteerInput(id="g2", content="b")),
-            ("card", CardInput()),
-            ("amend", AmendInput()),
-            ("cancel", CancelInput()),
-            ("repair", RepairInput()),
-            ("retry", RetryInput(turn_id="t1")),
-            ("close", CloseInput()),
-        )
-        for name, asked in every:
+        for name, asked in EVERY.items():
             assert (await once(session, name, asked)).code == "rolling", name
         assert not any(one.done() for one in (*during, again, steering))
         go_on.set()

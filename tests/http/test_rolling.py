@@ -144,8 +144,8 @@ async def test_l06_l07_under_fire_each_message_is_accepted_once(
         ):
             await asyncio.gather(*(caller(name) for name in range(CALLERS)))
         assert [len(turns) for turns in accepted.values()] == [1] * (MESSAGES // CALLERS * CALLERS)
-        await system.chat(S, "the last one", when_busy="enqueue")
-        await over(system, list(accepted))
+        await system.submit(S, "the last one", id="last", when_busy="enqueue")
+        await over(system, [*accepted, "last"])
         await told_once(system, accepted)
         await check_rows(system, S)
         await histories_are_sound(system)
