@@ -1,6 +1,7 @@
 """How the turns of a session run, in plain Python: no clock, no process, no storage. Written from the semantics, not from the code."""
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from tests.model.records import ASKS, DEFAULT, FAILS, TIMES, UNNAMED, WORDS, Call, Message, Move, Steering, Turn
@@ -237,10 +238,16 @@ class Turns:
         due += [(at + after / 2, "reminder", call_id) for call_id, at, after in timed if after and call_id not in self.reminded]
         return sorted(alarm for alarm in due if alarm[0] <= self.clock)
 
+    def until_deadline(self) -> float:
+        """Seconds to the next deadline of a call that the host is asked for; infinite if there is none."""
+        timed = [(self.asked_at[call_id], TIMES.get(self.calls[call_id].tool)) for call_id in self.wanted]
+        return min((at + after - self.clock for at, after in timed if after), default=inf)
+
     def ring(self) -> None:
         """Reminds, and records as unknown, as long as something is due: each at its own time, from which the next call is waited for."""
         while self.live is None and (due := self.alarms()):
-            self.now, what, call_id = due[0]
+            when, what, call_id = due[0]
+            self.now = max(self.now, when)
             if what == "reminder":
                 self.reminded.add(call_id)
                 self.reminders += 1

@@ -9,6 +9,9 @@ from tests.model.records import HOUR, Refused, Steering, Turn
 from tests.model.sending import OWNER, Pairs
 from workflows.contracts.inputs import CancelInput, ContinuationInput, Input, MessageInput, SteerInput
 
+SOON_AFTER = 180.0
+"""Seconds."""
+
 
 class Upsets(Pairs):
     """Each is a step of an example, as the inputs are."""
@@ -21,16 +24,21 @@ class Upsets(Pairs):
         await self.world.restart({model.name: model.begin_again(model.live) for model in self.models if model.live})
 
     async def jump(self, at: int, *, hours: float) -> None:
-        """Time passes: not while a model is held, whose activity would hold the time."""
-        model = self.models[at]
-        if model.live or model.owner is None:
-            return
-        lives = model.jump(hours * HOUR)
-        self._expect(model)
-        with suppress(RPCError):  # a session that is over takes its workflow's history with it
-            await self.world.skipper.fast_forward(self.world.system.workflow(model.name), hours * HOUR)
-        if not lives:
-            self._forget(at)
+        """Time passes: not while a model is held, whose activity would hold the time. A deadline is let pass before the time goes on: whether
+        the server dates what follows from it by the deadline or by the end of its jump is not said.
+        """
+        model, left = self.models[at], hours * HOUR
+        while left > 0 and model.owner is not None and not model.live:
+            piece = min(left, model.until_deadline() + SOON_AFTER)
+            left -= piece
+            lives = model.jump(piece)
+            self._expect(model)
+            with suppress(RPCError):  # a session that is over takes its workflow's history with it
+                await self.world.skipper.fast_forward(self.world.system.workflow(model.name), piece)
+            if not lives:
+                self._forget(at)
+            if left > 0:
+                await self._compare(at, 0)
 
     async def signal(self, at: int, *, name: str, caller: str = OWNER, plan: tuple[str, ...] = (), which: str = "pending") -> None:
         """An input by Temporal's own door: what an update would refuse is recorded."""
