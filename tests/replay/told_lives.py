@@ -62,8 +62,9 @@ async def _cold_goes_on(system: System) -> None:
     """A worker that has never seen the session begins with its result and the input at once; then a cancel crosses a step's end."""
     COLD.after = Between().after
     await idle(system, "cold", 3)
-    sent = asyncio.create_task(system.chat("cold", "four"))
-    await asyncio.gather(sent, system.post("/sessions/cold/cancel"))
+    await system.submit("cold", "four")
+    await system.post("/sessions/cold/cancel")
+    await idle(system, "cold", 4)
 
 
 async def _unheard(system: System) -> None:

@@ -5,7 +5,7 @@ import asyncio
 from pydantic_ai.exceptions import ModelHTTPError
 
 from tests.models import calls, hangs, raises, says, waits
-from tests.replay.telling import Story, asked, idle, running, streaming
+from tests.replay.telling import Story, asked, idle, recorded, running, streaming
 from tests.system import System
 
 GO_ON = {name: asyncio.Event() for name in ("steered", "bound")}
@@ -16,7 +16,8 @@ async def _turns(system: System) -> None:
     first = await system.chat("turns", "one")
     await system.chat("turns", "two", id="m2")
     await system.chat("turns", "two", id="m2")
-    await system.workflow("turns").signal("message", asked(system, id="m2", content="two"))
+    await system.workflow("turns").signal("message", asked(system, id="m2", content="other"))
+    await recorded(system, "input.refused")
     await system.chat("turns", "branch", parent_id=first["message_id"], expected_revision=4)
     refused = await system.post("/chat", {"session_id": "turns", "content": "other", "id": "m2"})
     assert refused.status_code == 409
