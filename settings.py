@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 PREFIX = "OUTLAST_"
@@ -219,12 +219,9 @@ class MetricsSettings(_Group):
 class WorkerSettings(_Group):
     """Worker Versioning. See [changing-workflows.md](changing-workflows.md)."""
 
-    deployment: str = Field(
-        "", pattern=r"^[\w-]{0,200}$", description="The Worker Deployment that a worker belongs to. Empty: workers have no version."
-    )
+    deployment: str = Field("", description="The Worker Deployment that a worker belongs to. Empty: workers have no version.")
     build_id: str = Field(
         "",
-        pattern=r"^[\w.-]{0,200}$",
         description="The build of the code that a worker runs, such as a release or a commit: the same for all workers of that code, and for no others.",
     )
     versioning: Literal["pinned", "auto_upgrade"] = Field(
@@ -232,10 +229,20 @@ class WorkerSettings(_Group):
         description="What sessions do when another build becomes current. `pinned`: they stay until they continue as new, as soon as they are woken and no turn runs. `auto_upgrade`: they cross at once, so every change of the flow must be guarded by a patch.",
     )
 
+    @field_validator("deployment", "build_id")
+    @classmethod
+    def _is_name(cls, value: str, info: ValidationInfo) -> str:
+        marks = "-_" if info.field_name == "deployment" else "-_."
+        if len(value) > 200 or not all(character.isalnum() or character in marks for character in value):
+            raise ValueError(f"{value[:40]!r} is no name: letters, digits and {' '.join(marks)}, at most 200")
+        return value
+
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
         if bool(self.deployment) != bool(self.build_id):
             raise ValueError(f"a version needs {PREFIX}WORKER__DEPLOYMENT and {PREFIX}WORKER__BUILD_ID: set both or neither")
+        if self.versioning != "pinned" and not self.deployment:
+            raise ValueError(f"{PREFIX}WORKER__VERSIONING={self.versioning} needs {PREFIX}WORKER__DEPLOYMENT and {PREFIX}WORKER__BUILD_ID")
         return self
 
 

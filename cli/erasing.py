@@ -22,7 +22,16 @@ if TYPE_CHECKING:
     from activities.db.erasures import Receipt
     from activities.db.pool import Database
 
-payloads = typer.Typer(no_args_is_help=True, help="Look after payloads in external storage.")
+payloads = typer.Typer(help="Look after payloads in external storage.")
+
+
+@payloads.callback(invoke_without_command=True)
+def no_command(context: typer.Context) -> None:
+    """Shows the help if no command is given."""
+    if context.invoked_subcommand is None:
+        say(context.get_help())
+
+
 LOOK_SECONDS = 0.5
 LOOKS = 20
 """Looks at the receipt to one at the workflows behind it."""

@@ -15,7 +15,15 @@ from settings import Settings
 from workflows.contracts.errors import SetupError
 from workflows.model.session import ROLES
 
-app = typer.Typer(no_args_is_help=True, help="Make, list and revoke API keys.")
+app = typer.Typer(help="Make, list and revoke API keys.")
+
+
+@app.callback(invoke_without_command=True)
+def no_command(context: typer.Context) -> None:
+    """Shows the help if no command is given."""
+    if context.invoked_subcommand is None:
+        say(context.get_help())
+
 
 if TYPE_CHECKING:
     from activities.db.api_keys import ApiKey, ApiKeys

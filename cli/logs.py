@@ -31,8 +31,11 @@ _OURS = (OutlastError, FailureError, OSError)
 _MOST_CAUSES = 10
 
 
-def log_to_stderr(settings: LogSettings, spans: Ids = dict) -> None:
-    """Everything that is logged in this process, ours and the libraries', goes to stderr. `spans` names the trace that code runs in."""
+def log_to_stderr(settings: LogSettings, spans: Ids = dict) -> logging.Handler:
+    """Everything that is logged in this process, ours and the libraries', goes to stderr. `spans` names the trace that code runs in.
+
+    Answers what writes the lines.
+    """
     handler = logging.StreamHandler(sys.stderr)
     ids = _ids_with(spans)
     wordy = settings.level == "debug"
@@ -44,6 +47,7 @@ def log_to_stderr(settings: LogSettings, spans: Ids = dict) -> None:
     for name in SPOKEN_THROUGH:
         logging.getLogger(name).setLevel(settings.level.upper())
     _quiet_adapters()
+    return handler
 
 
 def _quiet_adapters() -> None:

@@ -1,9 +1,12 @@
 """OpenTelemetry's SDK in a process of ours, set up by its own `OTEL_…` variables. Imported only where traces are on."""
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
+from math import inf
 from typing import Any
+from urllib.parse import urlsplit
 
 import opentelemetry.instrumentation.asgi  # noqa: F401  what an api needs is missed at the start, not at its first request
 from opentelemetry import trace
@@ -16,12 +19,23 @@ from temporalio.contrib.opentelemetry import ReplaySafeTracerProvider, create_tr
 from workflows.contracts.errors import SetupError
 
 _PROTOCOLS = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}
+_SAMPLERS = ("always_on", "always_off", "traceidratio", "parentbased_always_on", "parentbased_always_off", "parentbased_traceidratio")
+QUIET_SECONDS = 300.0
 _NAMELESS = "unknown_service"
 _KIND = "exception.type"
 
 
 def provider(service: str, *, include_content: bool) -> ReplaySafeTracerProvider:
     """Makes spans of `service`, unless `OTEL_SERVICE_NAME` names another, and sends them where the environment says. Raises SetupError."""
+    _check_sampler()
+    try:
+        return _provider(service, include_content=include_content)
+    except ValueError as error:
+        names = ", ".join(sorted(name for name in os.environ if name.startswith("OTEL_")))
+        raise SetupError(f"OpenTelemetry refuses its variables ({names}): {' '.join(str(error).split())}") from error
+
+
+def _provider(service: str, *, include_content: bool) -> ReplaySafeTracerProvider:
     resource = Resource.create()
     if str(resource.attributes.get(SERVICE_NAME, _NAMELESS)).startswith(_NAMELESS):
         resource = resource.merge(Resource({SERVICE_NAME: service}))
@@ -29,6 +43,36 @@ def provider(service: str, *, include_content: bool) -> ReplaySafeTracerProvider
     for exporter in _exporters():
         made.add_span_processor(BatchSpanProcessor(exporter if include_content else Discreet(exporter)))
     return made
+
+
+def _check_sampler() -> None:
+    """OpenTelemetry would sample everything under a name that it doesn't know."""
+    sampler = os.environ.get("OTEL_TRACES_SAMPLER", "").strip().lower()
+    if sampler and sampler not in _SAMPLERS and not entry_points(group="opentelemetry_traces_sampler", name=sampler):
+        raise SetupError(f"OTEL_TRACES_SAMPLER={sampler}: no such sampler; there are {', '.join(_SAMPLERS)}")
+
+
+def _check_endpoint() -> None:
+    """OTLP over HTTP is sent to URLs."""
+    for variable in ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"):
+        endpoint = os.environ.get(variable, "")
+        url = urlsplit(endpoint)
+        if endpoint and not (url.scheme in ("http", "https") and url.hostname):
+            raise SetupError(f"{variable}={endpoint} is no URL such as http://localhost:4318")
+
+
+def spare(records: logging.Handler) -> None:
+    """Of OpenTelemetry's lines, which it repeats for as long as a receiver is away, one of each kind in `QUIET_SECONDS` is let through."""
+    last: dict[tuple[str, int], float] = {}
+
+    def due(record: logging.LogRecord) -> bool:
+        kind = (record.name, record.levelno)
+        if not record.name.startswith("opentelemetry.") or record.created - last.get(kind, -inf) >= QUIET_SECONDS:
+            last[kind] = record.created
+            return True
+        return False
+
+    records.addFilter(due)
 
 
 def ids() -> Mapping[str, str]:
@@ -50,6 +94,8 @@ def _exporter(name: str) -> Any:
         entry, said = _PROTOCOLS.get(protocol, protocol), f"OTEL_EXPORTER_OTLP_PROTOCOL={protocol}"
     else:
         entry, said = name, f"OTEL_TRACES_EXPORTER={name}"
+    if entry == _PROTOCOLS["http/protobuf"]:
+        _check_endpoint()
     found = entry_points(group="opentelemetry_traces_exporter", name=entry)
     if not found:
         package = "opentelemetry-exporter-" + entry.replace("_", "-")
@@ -101,4 +147,4 @@ def _without_words(span: ReadableSpan) -> ReadableSpan:
     )
 
 
-__all__ = ["Discreet", "ids", "provider"]
+__all__ = ["Discreet", "ids", "provider", "spare"]

@@ -28,7 +28,7 @@ def traced(settings: Settings, service: str) -> Iterator[None]:
 
     provider = spans.provider(service, include_content=settings.tracing.include_content)
     trace.set_tracer_provider(provider)
-    log_to_stderr(settings.log, spans.ids)
+    spans.spare(log_to_stderr(settings.log, spans.ids))
     try:
         yield
     finally:

@@ -1,6 +1,7 @@
 """How a process sends its spans: as OpenTelemetry's own variables say, to a real receiver, with clear words for what is missing."""
 
 import gzip
+import logging
 import os
 import subprocess
 import sys
@@ -83,13 +84,26 @@ def test_a_service_name_of_ones_own_wins(monkeypatch: pytest.MonkeyPatch) -> Non
             "OTEL_EXPORTER_OTLP_PROTOCOL=grpc: no such exporter is installed here (is it opentelemetry-exporter-otlp-proto-grpc?)",
         ),
         ("OTEL_TRACES_EXPORTER", "zipkin", "OTEL_TRACES_EXPORTER=zipkin: no such exporter"),
+        ("OTEL_TRACES_SAMPLER", "foo", "OTEL_TRACES_SAMPLER=foo: no such sampler; there are always_on, "),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "nonsense", "OTEL_EXPORTER_OTLP_ENDPOINT=nonsense is no URL such as http://localhost:4318"),
+        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "localhost:4318", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=localhost:4318 is no URL"),
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "-4", "OpenTelemetry refuses its variables (OTEL_BSP_MAX_QUEUE_SIZE): max_queue_size must be"),
+        ("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", "x", "OpenTelemetry refuses its variables (OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT): "),
     ],
 )
-def test_an_exporter_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, words: str) -> None:
+def test_a_variable_that_says_nothing_of_use_is_one_line(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, words: str) -> None:
     monkeypatch.setenv(variable, value)
     with pytest.raises(SetupError) as refused:
         spans.provider("outlast-api", include_content=False)
     assert words in str(refused.value)
+
+
+def test_a_receiver_that_is_away_is_complained_of_once() -> None:
+    handler = logging.Handler()
+    spans.spare(handler)
+    names = ("opentelemetry.exporter.otlp", "opentelemetry.exporter.otlp", "opentelemetry.sdk", "outlast", "outlast")
+    records = [logging.LogRecord(name, logging.WARNING, "", 0, "away", None, None) for name in names]
+    assert [bool(handler.filter(record)) for record in records] == [True, False, True, True, True]
 
 
 def test_where_traces_are_off_nothing_is_imported_and_where_a_package_is_missing_one_line_says_so() -> None:

@@ -25,8 +25,18 @@ def routing(current: Version, *polled: Version, ramping: Version = None, percent
     [
         ({"DEPLOYMENT": "outlast"}, HALVES),
         ({"BUILD_ID": "1.2.0"}, HALVES),
-        ({"DEPLOYMENT": "out.last", "BUILD_ID": "1"}, "OUTLAST_WORKER__DEPLOYMENT: String should match pattern"),
-        ({"DEPLOYMENT": "outlast", "BUILD_ID": "a:b"}, "OUTLAST_WORKER__BUILD_ID: String should match pattern"),
+        (
+            {"DEPLOYMENT": "out.last", "BUILD_ID": "1"},
+            "OUTLAST_WORKER__DEPLOYMENT: 'out.last' is no name: letters, digits and - _, at most 200",
+        ),
+        (
+            {"DEPLOYMENT": "outlast", "BUILD_ID": "a:b"},
+            "OUTLAST_WORKER__BUILD_ID: 'a:b' is no name: letters, digits and - _ ., at most 200",
+        ),
+        (
+            {"VERSIONING": "auto_upgrade"},
+            "OUTLAST_WORKER: OUTLAST_WORKER__VERSIONING=auto_upgrade needs OUTLAST_WORKER__DEPLOYMENT and OUTLAST_WORKER__BUILD_ID",
+        ),
         (
             {"DEPLOYMENT": "outlast", "BUILD_ID": "1", "VERSIONING": "never"},
             "OUTLAST_WORKER__VERSIONING: Input should be 'pinned' or 'auto_upgrade' (got 'never')",
