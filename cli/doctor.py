@@ -170,9 +170,12 @@ async def check_workers(found: Endpoints) -> Finding:
         except RPCError as error:
             return Finding("warn", f"task queue {queue}: {error.message}")
     served, alone = remainders(earlier, routing.polled)
-    if told := "; ".join(filter(None, (routing.shortfall(), routing.concern(own), alone))):
-        return Finding("warn", told)
-    return Finding("ok", "; ".join(filter(None, (f"{named(routing.current)} ask for work on task queue {queue}", served))))
+    concerns = (routing.shortfall(), routing.concern(own), alone)
+    unserved = routing.ramp() if routing.percentage > 0 and routing.ramping not in routing.polled else None
+    if any((*concerns, unserved)):
+        return Finding("warn", "; ".join(filter(None, dict.fromkeys((*concerns, routing.ramp())))))
+    asking = f"{named(routing.current)} ask for work on task queue {queue}"
+    return Finding("ok", "; ".join(filter(None, (asking, routing.ramp(), served))))
 
 
 async def check_postgres(found: Endpoints) -> Finding:

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import typer
 
 from cli.endpoints import find_endpoints, temporal_client, usable_database
-from cli.options import DataDir, check_parties, configured, note, operator, say
+from cli.options import DataDir, check_parties, configured, counted, note, operator, say
 from cli.running import attempt, leave
 from settings import Settings
 from workflows.contracts.errors import ServiceUnavailable, SetupError
@@ -132,7 +132,7 @@ async def run_collect(settings: Settings, age: timedelta) -> None:
                     removed += await leftovers.remove(await leftovers.older_than(before))
                 except RPCError as error:
                     raise ServiceUnavailable("temporal", error.message) from error
-            say(f"{store.driver}: payloads of {len(workflows)} workflows looked at, {removed} removed")
+            say(f"{store.driver}: payloads of {counted(len(workflows), 'workflow')} looked at, {removed} removed")
 
 
 async def _check_temporal(database: "Database", client: "Client") -> None:

@@ -126,7 +126,9 @@ def doctor(data_dir: DataDir = None) -> None:
 @app.command()
 def stuck(
     attempts: Annotated[int, typer.Option("--attempts", min=2, help="Work that is tried for at least the so manieth time.")] = 2,
-    waiting: Annotated[float, typer.Option("--waiting", min=0, help="Work that waits for a worker for more seconds.")] = 60.0,
+    waiting: Annotated[
+        float, typer.Option("--waiting", min=0, max=31_536_000, help="Work that waits for a worker for more seconds.")
+    ] = 60.0,
     data_dir: DataDir = None,
 ) -> None:
     """List sessions whose work doesn't get on: what is tried again and again, and what no worker takes; exit 1 if there is any."""
@@ -152,7 +154,7 @@ def replay(
         str | None, typer.Option("--since", help="Runs that began since then: a time with its offset, or 90m, 12h, 7d, 2w.")
     ] = None,
     save: Annotated[Path | None, typer.Option("--save", help="Keep the histories that were fetched in this folder.")] = None,
-    jobs: Annotated[int, typer.Option("--jobs", min=0, help="Processes side by side; 0: one per processor.")] = 0,
+    jobs: Annotated[int, typer.Option("--jobs", min=0, max=256, help="Processes side by side; 0: one per processor.")] = 0,
     junit: Annotated[Path | None, typer.Option("--junit", help="Also write the outcome as JUnit XML.")] = None,
     data_dir: DataDir = None,
 ) -> None:

@@ -50,6 +50,11 @@ def check_parties(**names: str) -> None:
             raise SetupError(f"the {what} {problem}")
 
 
+def counted(number: int, noun: str) -> str:
+    """How many of them: `1 session`, `2 sessions`. For nouns that take an s."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def say(text: str) -> None:
     """One line on stdout."""
     print(text, flush=True)

@@ -18,7 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.db.running import running_turns
 from cli.endpoints import find_endpoints, temporal_client, usable_database
 from cli.listing import listed
-from cli.options import note, say
+from cli.options import counted, note, say
 from settings import Settings
 from workflows.contracts.errors import ServiceUnavailable
 from workflows.contracts.naming import ERASURE_WORKFLOW, PRINCIPAL_ERASURE_WORKFLOW, SESSION_WORKFLOW, session_workflow_id
@@ -63,7 +63,7 @@ async def run_stuck(settings: Settings, limits: Limits) -> bool:
         lines = [line for found in await asyncio.gather(*(ask(workflow_id) for workflow_id in asked)) for line in found]
     for line in lines:
         say(line)
-    say(f"{len(lines)} stuck, {len(asked)} workflows with work looked at")
+    say(f"{len(lines)} stuck, {counted(len(asked), 'workflow')} with work looked at")
     return not lines
 
 

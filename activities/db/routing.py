@@ -52,12 +52,19 @@ class Routing:
             f"start such a worker, or make another version current with `{SET_CURRENT}`"
         )
 
+    def ramp(self) -> str | None:
+        """How new sessions are divided, in one line, and whether nobody takes the smaller part; None where all go to the current version."""
+        if self.percentage <= 0:
+            return None
+        told = f"{named(self.ramping)} get {self.percentage:g} % of the sessions that begin or roll, the others go to {named(self.current)}"
+        return told if self.ramping in self.polled else f"{told}; {named(self.ramping)} do not ask for work"
+
     def concern(self, own: Version) -> str | None:
         """What a worker of version `own` should know if new sessions do not come to it, in one line."""
         if own == self.current:
             return None
         if own == self.ramping and self.percentage > 0:
-            return f"{named(own)} get {self.percentage:g} % of the sessions that begin or roll, the others go to {named(self.current)}"
+            return self.ramp()
         if own is None and self.current is not None:
             return (
                 f"new sessions go to {named(self.current)}, {named(own)} get nothing: set OUTLAST_WORKER__DEPLOYMENT and "

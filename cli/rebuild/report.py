@@ -7,6 +7,7 @@ from rich import box
 from rich.table import Table
 
 from activities.deriving.verifying import Verdict
+from cli.options import counted
 
 WIDTH = 160
 """Columns of the table where the terminal has fewer, or where there is none."""
@@ -43,7 +44,7 @@ def summary(verdicts: Sequence[Verdict]) -> str:
     """One line about all of them."""
     counts: Counter[str] = Counter(verdict.state for verdict in verdicts)
     said = ", ".join(f"{counts[state]} {words}" for state, words in WORDS.items() if counts[state])
-    return f"{len(verdicts)} sessions" + (f": {said}" if said else "")
+    return counted(len(verdicts), "session") + (f": {said}" if said else "")
 
 
 def _cut(text: str) -> str:

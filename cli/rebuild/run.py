@@ -37,13 +37,17 @@ class Picked:
 
 
 async def run(settings: Settings, picked: Picked, *, rebuild: bool) -> bool:
-    """Verifies or rebuilds, and prints what was found. True if nothing differs (any more). Raises SetupError, ServiceUnavailable."""
+    """Verifies or rebuilds, and prints what was found. True if nothing differs (any more). Raises SetupError, also where no session is meant,
+    and ServiceUnavailable.
+    """
     picked.check()
     found = find_endpoints(settings)
     await ensure_usable(found.settings.database)
     verdicts: list[Verdict] = []
     async with temporal_client(found) as client, Shadow.open(found.settings.database) as shadow:
         sessions = await _sessions(shadow, client, picked)
+        if not sessions:
+            raise SetupError(f"no session is meant by that: nothing was {'rebuilt' if rebuild else 'verified'}")
         verifier = Verifier(shadow, Histories(client), settings)
         with bar() as progress:
             task = progress.add_task("rebuilding" if rebuild else "verifying", total=len(sessions))

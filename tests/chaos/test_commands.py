@@ -88,6 +88,8 @@ async def test_a_command_line_that_does_not_fit_is_one_line(programs: Programs) 
         code, output = await programs.run(*command)
         assert code == 2
         assert "nonsense" in one_line(output)
+    code, output = await programs.run("stuck", "--waiting", "1e300")
+    assert code == 2 and "'--waiting'" in one_line(output)
 
 
 async def test_a_port_that_was_asked_for_and_is_taken_is_an_error(programs: Programs, database_url: str) -> None:

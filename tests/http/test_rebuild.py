@@ -73,16 +73,18 @@ async def _by_command(system: System, url: str, uid: str) -> None:
     """The same by the command line, and that a worker's role is not enough."""
     named = ("all", "--tenant", system.tenant)
     code, out, err = await command(system, url, "verify", *named)
-    assert (code, out, err) == (0, "1 sessions: 1 as their histories say\n", ""), (out, err)
+    assert (code, out, err) == (0, "1 session: 1 as their histories say\n", ""), (out, err)
     await do(system.conn, DAMAGES[3], uid)
     code, out, err = await command(system, url, "verify", "--query", f"WorkflowId = '{session_workflow_id(system.tenant, 'all')}'")
     assert code == 1 and "wrong active_leaf_id" in out and "1 differ" in out and err == "", (out, err)
     code, out, err = await command(system, as_runtime(url), "rebuild", *named)
     assert code == 1 and err.count("\n") == 1 and "the role that owns the schema" in err, err
     code, out, err = await command(system, url, "rebuild", "--all")
-    assert code == 0 and "1 sessions: 1 rebuilt\n" in out, (out, err)
+    assert code == 0 and "1 session: 1 rebuilt\n" in out, (out, err)
     code, out, err = await command(system, url, "verify", "nobody", "--tenant", system.tenant)
     assert (code, out, err) == (1, "", f"outlast: no session 'nobody' in tenant '{system.tenant}'\n")
+    code, out, err = await command(system, url, "verify", "--tenant", "nosuch")
+    assert (code, out, err) == (1, "", "outlast: no session is meant by that: nothing was verified\n")
     for picked in (Picked([]), Picked(["x"], all=True), Picked([], "t", "q")):
         with pytest.raises(SetupError, match="one of them"):
             picked.check()

@@ -193,7 +193,7 @@ async def left_over(system: System, s3: PayloadSettings, objects: ObjectServer, 
     )
     assert {key.rpartition("/")[2] for key in left} == referred
     again = await collected(system, -0.01, capsys)
-    assert again == [f"{name}: payloads of 1 workflows looked at, 0 removed" for name in ("postgres", "aws.s3driver")]
+    assert again == [f"{name}: payloads of 1 workflow looked at, 0 removed" for name in ("postgres", "aws.s3driver")]
     assert await replayed(system) == 2
 
 

@@ -97,6 +97,13 @@ def test_a_worker_that_new_sessions_do_not_come_to_says_why(own: Version, found:
     assert found.concern(own) == told
 
 
+def test_a_ramp_is_told_with_both_versions_and_whether_its_part_is_served() -> None:
+    assert routing(OLD, OLD, NEW, ramping=NEW).ramp() is None
+    told = "workers of outlast:2 get 50 % of the sessions that begin or roll, the others go to workers of outlast:1"
+    assert routing(OLD, OLD, NEW, ramping=NEW, percentage=50).ramp() == told
+    assert routing(OLD, OLD, ramping=NEW, percentage=50).ramp() == f"{told}; workers of outlast:2 do not ask for work"
+
+
 @pytest.mark.parametrize(
     ("found", "told"),
     [
