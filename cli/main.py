@@ -156,13 +156,14 @@ def replay(
     save: Annotated[Path | None, typer.Option("--save", help="Keep the histories that were fetched in this folder.")] = None,
     jobs: Annotated[int, typer.Option("--jobs", min=0, max=256, help="Processes side by side; 0: one per processor.")] = 0,
     junit: Annotated[Path | None, typer.Option("--junit", help="Also write the outcome as JUnit XML.")] = None,
+    timeout: Annotated[float, typer.Option("--timeout", min=1, max=86_400, help="Seconds for one history.")] = 120.0,
     data_dir: DataDir = None,
 ) -> None:
     """Replay recorded histories against this release's workflows; exit 1 if one would have gone another way."""
     from cli.replay.run import Batch, run_replay
 
     settings = configured(data_dir)
-    batch = Batch(files or [], from_server, query, limit, since, save, jobs, junit)
+    batch = Batch(files or [], from_server, query, limit, since, save, jobs, junit, timeout)
     leave(attempt(lambda: asyncio.run(run_replay(settings, batch))))
 
 

@@ -1,4 +1,5 @@
-"""One of the processes that replay side by side: paths of histories come on stdin, as a line of JSON each, and verdicts go out on stdout.
+"""One of the processes that replay side by side: paths of histories come on stdin, as a line of JSON each, and two verdicts for each go out on
+stdout: what is known before the replay, and its outcome.
 
 Python runs one workflow at a time per process, so a batch is as quick as there are processes. The settings are the environment's,
 as a worker's are, with the data folder of the argument; the database, or the bucket, is asked for payloads that histories only refer to.
@@ -6,12 +7,12 @@ as a worker's are, with the data folder of the argument; the database, or the bu
 
 import asyncio
 import json
+import logging
 import os
 import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from temporalio import workflow
 from temporalio.client import WorkflowHistory
@@ -25,8 +26,10 @@ from activities.db.pool import Database
 from activities.db.storage import Storage
 from cli.endpoints import find_endpoints
 from cli.environment import load_settings
+from cli.replay.cause import Overheard, cause
+from cli.replay.history import NoHistory, has_decisions, read
 from cli.replay.verdict import Verdict, parted, said
-from cli.running import leave
+from cli.running import attempt, leave
 from cli.secrets import with_secrets
 from worker import WORKFLOWS, flow_digest, workflow_runner
 from workflows.contracts.errors import SetupError
@@ -40,6 +43,7 @@ class Judge:
     """Replays histories with the converter and the sandbox of a worker."""
 
     def __init__(self, converter: DataConverter) -> None:
+        self._overheard = Overheard()
         self._replayer = Replayer(
             workflows=WORKFLOWS,
             data_converter=converter,
@@ -48,48 +52,57 @@ class Judge:
             runtime=Runtime(telemetry=QUIET),
         )
 
-    async def judge(self, path: Path) -> Verdict:
-        """Replays one history. Never raises for what is wrong with it."""
-        try:
-            text = path.read_text()
-            events = json.loads(text)["events"]
-            began: dict[str, Any] = events[0]["workflowExecutionStartedEventAttributes"]
-            named: str = began["workflowType"]["name"]
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            detail = f"no workflow history: {type(error).__name__}: {error}"
-            return Verdict(source=str(path), workflow_type="-", workflow_id=path.stem, kind="unknown", detail=detail)
-        verdict = Verdict(
-            source=str(path),
-            workflow_type=named,
-            workflow_id=began.get("workflowId") or path.stem,
-            run_id=began.get("originalExecutionRunId", ""),
-            events=len(events),
-            kind="same",
-        )
-        if named not in WORKFLOW_TYPES:
-            return verdict.model_copy(update={"kind": "unknown", "detail": f"no workflow of this release is called {named}"})
-        return await self._replay(verdict, text)
-
-    async def _replay(self, verdict: Verdict, text: str) -> Verdict:
+    async def judge(self, known: Verdict, history: WorkflowHistory) -> Verdict:
+        """Replays one history; `known` is what is known about it before. Never raises for what is wrong with it."""
         clock = time.perf_counter()
+        self._overheard.take()
         try:
-            result = await self._replayer.replay_workflow(
-                WorkflowHistory.from_json(verdict.workflow_id, text), raise_on_replay_failure=False
-            )
+            result = await self._replayer.replay_workflow(history, raise_on_replay_failure=False)
             failure: BaseException | None = result.replay_failure
         except Exception as error:
             failure = error
         seconds = time.perf_counter() - clock
         if failure is None:
-            return verdict.model_copy(update={"seconds": seconds})
+            return known.model_copy(update={"seconds": seconds})
+        heard = self._overheard.take()
+        why = cause(heard) if heard else ""
+        if not isinstance(failure, workflow.NondeterminismError):
+            return known.model_copy(update={"seconds": seconds, "kind": "failed", "detail": why or said(failure)})
         detail = said(failure)
         event, event_type = parted(detail)
-        kind = "differs" if isinstance(failure, workflow.NondeterminismError) else "failed"
-        return verdict.model_copy(update={"seconds": seconds, "kind": kind, "detail": detail, "event": event, "event_type": event_type})
+        if why:
+            detail = f"{detail}; before that: {why}"
+        return known.model_copy(update={"seconds": seconds, "kind": "differs", "detail": detail, "event": event, "event_type": event_type})
+
+
+def looked_at(path: Path) -> tuple[Verdict, WorkflowHistory | None]:
+    """What a file says without a replay, as a verdict, and its history if that is to be replayed."""
+    try:
+        history = read(path)
+    except NoHistory as error:
+        detail = f"no workflow history: {error}"
+        return Verdict(source=str(path), workflow_type="-", workflow_id=path.stem, kind="unknown", detail=detail), None
+    began = history.events[0].workflow_execution_started_event_attributes
+    verdict = Verdict(
+        source=str(path),
+        workflow_type=began.workflow_type.name,
+        workflow_id=history.workflow_id,
+        run_id=began.original_execution_run_id,
+        events=len(history.events),
+        kind="same",
+    )
+    if verdict.workflow_type not in WORKFLOW_TYPES:
+        detail = f"no workflow of this release is called {verdict.workflow_type}"
+        return verdict.model_copy(update={"kind": "unknown", "detail": detail}), None
+    if not has_decisions(history):
+        # The SDK would wait for ever for the end of a replay that it never begins.
+        return verdict.model_copy(update={"kind": "skipped", "detail": "nothing to replay yet: no worker has completed a task of it"}), None
+    return verdict, history
 
 
 async def _serve(data_dir: str) -> None:
     answers = os.fdopen(os.dup(1), "w")
+    logging.getLogger().addHandler(logging.NullHandler())  # verdicts say what there is to say
     os.dup2(2, 1)  # whatever else writes to stdout must not be taken for a verdict
     settings = load_settings(data_dir=Path(data_dir))
     storage = None
@@ -100,13 +113,13 @@ async def _serve(data_dir: str) -> None:
     external = storage.external(read_only=True) if storage else None
     judge = Judge(data_converter(external, codec_of(settings.codec.keys)))
     while line := await asyncio.to_thread(sys.stdin.readline):
-        verdict = await judge.judge(Path(json.loads(line)))
-        answers.write(verdict.model_dump_json() + "\n")
-        answers.flush()
+        known, history = await asyncio.to_thread(looked_at, Path(json.loads(line)))
+        print(known.model_dump_json(), file=answers, flush=True)
+        outcome = known if history is None else await judge.judge(known, history)
+        print(outcome.model_dump_json(), file=answers, flush=True)
     if storage:
         await storage.close()
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(sys.argv[1]))
-    leave(0)
+    leave(attempt(lambda: asyncio.run(_serve(sys.argv[1]))))

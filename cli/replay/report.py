@@ -10,7 +10,7 @@ from rich.table import Table
 
 from cli.replay.verdict import Kind, Verdict
 
-KINDS: tuple[Kind, ...] = ("same", "differs", "failed", "unknown")
+KINDS: tuple[Kind, ...] = ("same", "skipped", "differs", "failed", "unknown")
 
 
 def summary(verdicts: Sequence[Verdict], seconds: float) -> Table:
@@ -41,7 +41,8 @@ def _told(those: list[Verdict]) -> str:
     where = f" at event {first.event} ({first.event_type})" if first.event is not None else ""
     more = f", and {len(those) - 1} more like it" if len(those) > 1 else ""
     run = f" run {first.run_id}" if first.run_id else ""
-    return f"{first.kind}{where}: {first.workflow_type} {first.workflow_id}{run}{more}\n  {first.detail}\n  {first.source}"
+    source = f"\n  {first.source}" if first.source else ""
+    return f"{first.kind}{where}: {first.workflow_type} {first.workflow_id}{run}{more}\n  {first.detail}{source}"
 
 
 def write_junit(verdicts: Sequence[Verdict], path: Path) -> None:
@@ -49,13 +50,18 @@ def write_junit(verdicts: Sequence[Verdict], path: Path) -> None:
     root = Element("testsuites", name="outlast replay")
     for name in sorted({verdict.workflow_type for verdict in verdicts}):
         those = [verdict for verdict in verdicts if verdict.workflow_type == name]
-        bad = [verdict for verdict in those if verdict.kind != "same"]
+        bad = [verdict for verdict in those if not verdict.passes]
+        skipped = str(sum(verdict.kind == "skipped" for verdict in those))
         time = f"{sum(verdict.seconds for verdict in those):.3f}"
-        suite = SubElement(root, "testsuite", name=name, tests=str(len(those)), failures=str(len(bad)), errors="0", time=time)
+        suite = SubElement(
+            root, "testsuite", name=name, tests=str(len(those)), failures=str(len(bad)), errors="0", skipped=skipped, time=time
+        )
         for verdict in those:
             case = f"{verdict.workflow_id} {verdict.run_id}".strip()
             row = SubElement(suite, "testcase", classname=name, name=case, time=f"{verdict.seconds:.3f}")
-            if verdict.kind != "same":
+            if verdict.kind == "skipped":
+                SubElement(row, "skipped", message=verdict.detail)
+            elif not verdict.passes:
                 SubElement(row, "failure", type=verdict.kind, message=verdict.detail).text = _told([verdict])
     ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
 

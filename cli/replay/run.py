@@ -10,10 +10,11 @@ from pathlib import Path
 
 from rich.console import Console
 
+from activities.db.encryption import codec_of
 from cli.endpoints import find_endpoints, temporal_client
 from cli.progress import bar
 from cli.replay import report
-from cli.replay.pool import Children
+from cli.replay.pool import TIMEOUT, Children
 from cli.replay.source import asked, fetched, kept, since
 from cli.replay.verdict import Verdict
 from settings import Settings
@@ -22,7 +23,9 @@ from workflows.contracts.errors import SetupError
 
 @dataclass(frozen=True)
 class Batch:
-    """Which histories, and how. `limit` None: all that are listed; `jobs` 0: as many processes as there are processors."""
+    """Which histories, and how. `limit` None: all that are listed; `jobs` 0: as many processes as there are processors.
+    `timeout`: seconds for one history.
+    """
 
     files: list[Path]
     from_server: bool = False
@@ -32,14 +35,12 @@ class Batch:
     save: Path | None = None
     jobs: int = 0
     junit: Path | None = None
+    timeout: float = TIMEOUT
 
 
 async def run_replay(settings: Settings, batch: Batch) -> bool:
-    """Replays the batch and prints the summary. True if every history agrees with the code. Raises SetupError, ServiceUnavailable."""
-    if batch.from_server == bool(batch.files):
-        raise SetupError("name histories to replay, or --from-server")
-    if not batch.from_server and (batch.query or batch.since or batch.limit is not None or batch.save):
-        raise SetupError("--query, --since, --limit and --save go with --from-server")
+    """Replays the batch and prints the summary. True if no history speaks against the code. Raises SetupError, ServiceUnavailable."""
+    _check(settings, batch)
     began = time.perf_counter()
     verdicts = await (_of_server(settings, batch) if batch.from_server else _of_files(settings, batch))
     if not verdicts:
@@ -53,7 +54,30 @@ async def run_replay(settings: Settings, batch: Batch) -> bool:
             report.write_junit(verdicts, batch.junit)
         except OSError as error:
             raise SetupError(f"--junit {batch.junit}: {error.strerror}") from error
-    return all(verdict.kind == "same" for verdict in verdicts)
+    if all(verdict.kind == "skipped" for verdict in verdicts):
+        raise SetupError("no worker has completed a task of these runs yet: nothing was proven")
+    return all(verdict.passes for verdict in verdicts)
+
+
+def _check(settings: Settings, batch: Batch) -> None:
+    """What can be said before the batch. Raises SetupError."""
+    given = {"--query": batch.query, "--since": batch.since, "--limit": batch.limit, "--save": batch.save}
+    of_server = [name for name, value in given.items() if value is not None]
+    if batch.from_server and batch.files:
+        raise SetupError(f"{batch.files[0]}: with --from-server no files are replayed; leave out one of the two")
+    if not batch.from_server and of_server:
+        raise SetupError(f"{of_server[0]} is for the runs of a server: it goes with --from-server")
+    if not batch.from_server and not batch.files:
+        raise SetupError("name histories to replay, or --from-server")
+    codec_of(settings.codec.keys)
+    if batch.junit is not None:
+        absent = not batch.junit.exists()
+        try:
+            batch.junit.open("ab").close()
+        except OSError as error:
+            raise SetupError(f"--junit {batch.junit}: {error.strerror}") from error
+        if absent:
+            batch.junit.unlink()
 
 
 async def _of_files(settings: Settings, batch: Batch) -> list[Verdict]:
@@ -87,10 +111,12 @@ async def _judged(paths: AsyncIterator[Path], total: int | None, batch: Batch, d
         task = progress.add_task("replaying", total=total)
 
         def told(verdict: Verdict) -> None:
-            verdicts.append(verdict)
+            # What is fetched and not saved is gone at the end.
+            source = verdict.source if batch.save or not batch.from_server else "--save FOLDER keeps its history"
+            verdicts.append(verdict.model_copy(update={"source": source}))
             progress.advance(task)
 
-        await Children(batch.jobs or os.cpu_count() or 1, data_dir).judge(paths, told)
+        await Children(batch.jobs or os.cpu_count() or 1, data_dir, batch.timeout).judge(paths, told)
     return verdicts
 
 

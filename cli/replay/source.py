@@ -33,10 +33,14 @@ def kept(paths: list[Path]) -> list[Path]:
 
 def since(text: str, now: datetime) -> datetime:
     """A point in time: ISO 8601 with an offset, or how long ago (`90m`, `12h`, `7d`, `2w`). Raises SetupError for anything else."""
-    if found := _AGO.fullmatch(text):
-        return now - timedelta(**{_UNITS[found[2]]: float(found[1])})
     try:
+        if found := _AGO.fullmatch(text):
+            return now - timedelta(**{_UNITS[found[2]]: float(found[1])})
         moment = datetime.fromisoformat(text)
+        if moment.tzinfo is not None:
+            moment = moment.astimezone(UTC)
+    except OverflowError as error:
+        raise SetupError(f"--since {text}: that is before the first year that there is; leave it out for all runs") from error
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:
@@ -49,7 +53,7 @@ def asked(task_queue: str, query: str | None, begun_since: datetime | None) -> s
     types = ", ".join(f"'{name}'" for name in WORKFLOW_TYPES)
     filters = [f"({query})" if query else f"WorkflowType IN ({types}) AND TaskQueue = '{task_queue}'"]
     if begun_since is not None:
-        filters.append(f"StartTime >= '{begun_since.astimezone(UTC).isoformat()}'")
+        filters.append(f"StartTime >= '{begun_since.isoformat()}'")
     return " AND ".join(filters)
 
 

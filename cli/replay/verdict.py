@@ -8,9 +8,10 @@ from pydantic import BaseModel
 _PARTED = re.compile(r"HistoryEvent\(id: (?P<event>\d+), (?P<type>\w+)\)")
 _MESSAGE = re.compile(r'message: "(?P<text>(?:[^"\\]|\\.)*)"')
 
-Kind = Literal["same", "differs", "failed", "unknown"]
-"""`same`: code and history agree. `differs`: the code would have done something else (nondeterminism). `failed`: the replay came to
-no end, because a payload can't be read, say. `unknown`: no workflow of this release has the history's type, or it is no history."""
+Kind = Literal["same", "skipped", "differs", "failed", "unknown"]
+"""`same`: code and history agree. `skipped`: no worker has completed a task of the run, so there is nothing to compare, and neither
+harm nor proof in it. `differs`: the code would have done something else (nondeterminism). `failed`: the replay came to
+no end, because a payload can't be read or it took too long, say. `unknown`: no workflow of this release has the history's type, or it is no history."""
 
 
 class Verdict(BaseModel):
@@ -29,8 +30,14 @@ class Verdict(BaseModel):
 
     @property
     def sort(self) -> tuple[str, Kind, str]:
-        """What differences of one kind have in common: numbers of events, ids and the like are left out."""
-        return self.workflow_type, self.kind, re.sub(r"[0-9a-fA-F-]{8,}|\d+", "#", self.detail)
+        """What differences of one kind have in common: numbers of events, ids and the like are left out, but not names of keys or places in a file."""
+        left_out = r"[0-9a-fA-F-]{8,}|\d+" if self.kind == "differs" else r"[0-9a-fA-F-]{32,}"
+        return self.workflow_type, self.kind, re.sub(left_out, "#", self.detail)
+
+    @property
+    def passes(self) -> bool:
+        """Whether a release may go out as far as this history says."""
+        return self.kind in ("same", "skipped")
 
 
 def said(failure: BaseException) -> str:

@@ -59,14 +59,14 @@ def spawn(
                 user=account.uid if account else None,
                 group=account.gid if account else None,
                 extra_groups=[] if account else None,
-                preexec_fn=lambda: _end_with(parent, last_will),
+                preexec_fn=lambda: end_with(parent, last_will),
             )
     except OSError as error:
         raise SetupError(f"can't start {command[0]}: {error.strerror or error}") from error
 
 
-def _end_with(parent: int, last_will: signal.Signals) -> None:
-    """Runs in the child, after it changed its user: a change of user would have cleared the wish."""
+def end_with(parent: int, last_will: signal.Signals) -> None:
+    """Asks the kernel to send `last_will` when `parent` is gone. Runs in the child, after it changed its user: a change of user would have cleared the wish."""
     if _LIBC is None:
         return
     _LIBC.prctl(_PR_SET_PDEATHSIG, int(last_will), 0, 0, 0)

@@ -1,22 +1,33 @@
 """`outlast replay`: the gate that a release passes before it meets running sessions."""
 
 import asyncio
+import json
 import os
+import re
 import shutil
+import signal
 import sys
-from collections.abc import Mapping
+from base64 import b64encode
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from google.protobuf.json_format import MessageToDict
+from pydantic import SecretStr
+from temporalio.api.common.v1 import Payload
 
+from activities.db.encryption import KEY_BYTES, codec_of
 from cli.environment import load_settings
 from cli.replay.run import Batch, run_replay
 from cli.replay.source import since
 from cli.replay.verdict import Verdict, parted
+from tests.io.keys import keys
 from tests.models import says, script
-from tests.replay.record import HISTORIES
+from tests.replay.record import HISTORIES, SEALED_HISTORIES
+from tests.replay.told_lives import KEYS
 from tests.system import running_system
 from worker import WORKFLOWS
 from workflows.contracts.errors import SetupError
@@ -29,8 +40,9 @@ BEGINS = "        head = self.state.head\n        first_attempt = job.turn.attem
 CHANGE = "        workflow.upsert_memo({'hasty': True})\n"
 
 
-async def replay(*arguments: object, cwd: Path = ROOT, at: Mapping[str, str] = NOWHERE) -> tuple[int | None, str, str]:
-    """Runs the command; exit code, stdout and stderr."""
+@asynccontextmanager
+async def began(*arguments: object, cwd: Path = ROOT, at: Mapping[str, str] = NOWHERE) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The command, in a process group of its own."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("OUTLAST_", "TEMPORAL_"))}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "cli.main", "replay", "--jobs", "1", *map(str, arguments)),
@@ -38,8 +50,20 @@ async def replay(*arguments: object, cwd: Path = ROOT, at: Mapping[str, str] = N
         env={**environment, "OUTLAST_DATA_DIR": "none", "COLUMNS": "120", **at},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
     )
-    out, err = await asyncio.wait_for(process.communicate(), 100)
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def replay(*arguments: object, cwd: Path = ROOT, at: Mapping[str, str] = NOWHERE) -> tuple[int | None, str, str]:
+    """Runs the command; exit code, stdout and stderr."""
+    async with began(*arguments, cwd=cwd, at=at) as process:
+        out, err = await asyncio.wait_for(process.communicate(), 100)
     return process.returncode, out.decode(), err.decode()
 
 
@@ -88,22 +112,130 @@ async def test_the_kept_histories_pass_the_gate_and_a_changed_workflow_does_not(
     assert total / 2 < differ < total, "what has no turn is what it was"
 
 
-async def test_what_is_no_history_is_a_verdict(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text("{}")
-    (tmp_path / "b.json").write_text(
-        '{"events": [{"eventId": "1", "workflowExecutionStartedEventAttributes": {"workflowType": {"name": "Gone"}}}]}'
-    )
-    code, out, _ = await replay(tmp_path)
-    assert code == 1 and "no workflow history" in out and "no workflow of this release is called Gone" in out
+def run_of(arguments: Payload | None = None, *, named: str = "SessionWorkflow", events: int | None = None) -> str:
+    """A kept history, as JSON: with other arguments, of another workflow, or only its first events."""
+    found = json.loads((HISTORIES / "turns.1.json").read_text())
+    began = found["events"][0]["workflowExecutionStartedEventAttributes"]
+    began["workflowType"]["name"] = named
+    if arguments is not None:
+        began["input"]["payloads"] = [MessageToDict(arguments)]
+    return json.dumps({"events": found["events"][:events]})
+
+
+async def sealed_by(key_id: str, secret: bytes) -> str:
+    """A history whose arguments are encrypted."""
+    codec = codec_of([SecretStr(f"{key_id}:{b64encode(secret * KEY_BYTES).decode()}")])
+    assert codec is not None
+    (payload,) = await codec.encode([Payload(metadata={"encoding": b"json/plain"}, data=b"{}")])
+    return run_of(payload)
+
+
+def said_of(junit: Path) -> dict[str, tuple[str, str]]:
+    """By the name of the file, kind and message of what a build server is told."""
+    return {Path((found.text or "").split()[-1]).stem: (found.get("type", ""), found.get("message", "")) for found in failures(junit)}
+
+
+NO_HISTORIES = {
+    "absent": ("{}", 'it has no list "events"'),
+    "text": ('"events"', 'it has no list "events"'),
+    "array": ("[1]", 'it has no list "events"'),
+    "none": ('{"events": []}', 'its list "events" is empty'),
+    "numbers": ('{"events": [1]}', "what is no event of Temporal"),
+    "fields": ('{"events": [{"eventId": "x"}]}', "what is no event of Temporal"),
+    "late": ('{"events": [{"eventId": "7"}]}', "its first event is not the start of a workflow"),
+    "half": ('{"events', "it is not JSON"),
+    "deep": ("[" * 100_000, "nested too deep"),
+}
+
+
+async def test_what_can_not_be_replayed_is_a_verdict_that_says_why(tmp_path: Path) -> None:
+    """One command: files that are no histories, a type that is gone, arguments that don't fit, no key, and a run that did nothing yet."""
+    folder, junit = tmp_path / "histories", tmp_path / "junit.xml"
+    folder.mkdir()
+    texts = {name: text for name, (text, _) in NO_HISTORIES.items()} | {
+        "gone": run_of(named="Gone"),
+        "unfit": run_of(Payload(metadata={"encoding": b"json/plain"}, data=b"{}")),
+        "keyless": await sealed_by("dev", b"d"),
+        "unborn": run_of(events=1),
+    }
+    for name, text in texts.items():
+        (folder / f"{name}.json").write_text(text)
+    code, out, err = await replay(folder, "--junit", junit)
+    assert (code, err) == (1, ""), out
+    told_of = said_of(junit)
+    for name, (_, reason) in NO_HISTORIES.items():
+        kind, message = told_of.pop(name)
+        assert kind == "unknown" and message.startswith("no workflow history: ") and reason in message, (name, message)
+    assert told_of == {
+        "gone": ("unknown", "no workflow of this release is called Gone"),
+        "unfit": ("failed", "SessionStart: tenant: Field required; session_id: Field required"),
+        "keyless": ("failed", "a payload is encrypted, and OUTLAST_CODEC__KEYS has no key"),
+    }
+    assert all(message in out for _, message in told_of.values())
+    assert "nothing to replay yet" in out and "Traceback" not in out and "Error:" not in out
+    (skipped,) = ElementTree.parse(junit).getroot().iter("skipped")
+    assert "nothing to replay yet" in skipped.get("message", "")
+
+
+async def test_s60_a_missing_key_another_key_and_lost_payloads_are_told_apart(database_url: str, tmp_path: Path) -> None:
+    junit = tmp_path / "junit.xml"
+    for name, key_id, secret in (("missing", "2026-01", b"a"), ("gone", "2026-02", b"a"), ("another", "other", b"a")):
+        (tmp_path / f"{name}.json").write_text(await sealed_by(key_id, secret))
+    ring = ",".join(key.get_secret_value() for key in (*KEYS.keys, *keys("other").keys))
+    at = {"OUTLAST_DATABASE__URL": database_url, "OUTLAST_CODEC__KEYS": ring}
+    code, out, err = await replay(tmp_path, SEALED_HISTORIES / "sealed.1.json", "--junit", junit, at=at)
+    assert (code, err) == (1, ""), out
+    said = {name: message for name, (kind, message) in said_of(junit).items() if kind == "failed"}
+    assert re.fullmatch("payload [0-9a-f-]+ is not stored any more", said.pop("sealed.1"))
+    assert said == {
+        "missing": "a payload was encrypted with the key 2026-01, which is not in OUTLAST_CODEC__KEYS",
+        "gone": "a payload was encrypted with the key 2026-02, which is not in OUTLAST_CODEC__KEYS",
+        "another": "a payload is damaged, or the key other is another one now",
+    }
+    assert "more like it" not in out
+
+
+async def test_runs_that_did_nothing_yet_prove_nothing_but_hold_up_no_others(tmp_path: Path) -> None:
+    (tmp_path / "unborn.json").write_text(run_of(events=1))
+    code, out, err = await replay(tmp_path)
+    assert code == 1 and "skipped" in out and "nothing was proven" in err and err.count("\n") == 1
+    code, out, err = await replay(tmp_path, HISTORIES / "closed.1.json")
+    assert (code, err) == (0, ""), out
+
+
+async def test_histories_that_come_to_no_end_are_given_up(tmp_path: Path) -> None:
+    """Pipes that nobody writes to: the process that reads one is ended, and another goes on with the next."""
+    for name in ("endless", "too"):
+        os.mkfifo(tmp_path / f"{name}.json")
+    code, out, err = await replay(tmp_path / "endless.json", tmp_path / "too.json", "--timeout", 2, "--junit", tmp_path / "junit.xml")
+    assert (code, err) == (1, ""), out
+    given_up = ("failed", "no end after 2 s, the limit for one history (--timeout)")
+    assert said_of(tmp_path / "junit.xml") == {"endless": given_up, "too": given_up}
+
+
+async def test_ctrl_c_ends_the_command_and_its_processes_without_a_word(tmp_path: Path) -> None:
+    """As a terminal sends it: to the whole group. Whoever reads the pipe is in the middle of a history."""
+    pipe = tmp_path / "endless.json"
+    os.mkfifo(pipe)
+    async with began(pipe) as process:
+        end = await asyncio.to_thread(os.open, pipe, os.O_WRONLY)
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = await asyncio.wait_for(process.communicate(), 20)
+        assert (process.returncode, err) == (130, b"") and b"Traceback" not in out
+        with pytest.raises(BrokenPipeError):
+            os.write(end, b"the reader has gone")
+        os.close(end)
 
 
 @pytest.mark.parametrize(
     ("batch", "said"),
     [
         (Batch([]), "name histories to replay, or --from-server"),
-        (Batch([Path("here")], from_server=True), "name histories to replay, or --from-server"),
+        (Batch([Path("here")], from_server=True), "here: with --from-server no files are replayed"),
+        (Batch([], query="a"), "--query is for the runs of a server: it goes with --from-server"),
+        (Batch([Path()], junit=Path("absent/junit.xml")), "--junit absent/junit.xml: No such file"),
         (Batch([Path("absent.json")]), "absent.json: no such file or folder"),
-        (Batch([Path()], limit=3), "go with --from-server"),
+        (Batch([Path()], limit=3), "--limit is for the runs of a server"),
         (Batch([], from_server=True), "no database"),
     ],
 )
@@ -112,7 +244,9 @@ async def test_a_command_line_that_proves_nothing_is_refused(batch: Batch, said:
         await run_replay(load_settings({}, data_dir=tmp_path), batch)
 
 
-@pytest.mark.parametrize("text", ["yesterday", "2026-01-31T12:00:00", "7", "d", "-1d"])
+@pytest.mark.parametrize(
+    "text", ["yesterday", "2026-01-31T12:00:00", "7", "d", "-1d", "99999999999d", "9999999d", "0001-01-01T00:00:00+14:00"]
+)
 def test_since_needs_a_time_with_an_offset_or_how_long_ago(text: str) -> None:
     with pytest.raises(SetupError, match="--since"):
         since(text, NOON)
@@ -137,3 +271,7 @@ async def test_a_servers_sessions_are_replayed_with_what_they_keep_elsewhere(
         assert code == 1 and "--query" in err and err.count("\n") == 1
         code, _, err = await replay("--from-server", "--query", "WorkflowId = 'nobody'", "--limit", "1", at=where)
         assert code == 1 and "nothing was proven" in err
+        await system.conn.execute("delete from payloads")
+        code, out, err = await replay("--from-server", "--query", ours, at=where)
+        assert (code, err) == (1, "") and "is not stored any more\n  --save FOLDER keeps its history" in out
+        assert f"failed: SessionWorkflow {system.workflow('large').id} run " in out and "outlast-replay-" not in out
