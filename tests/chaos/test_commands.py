@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from pathlib import Path
+from uuid import uuid4
 
 import asyncpg
 import pytest
@@ -153,9 +154,9 @@ async def test_migrate_registers_what_is_missing(programs: Programs, empty_datab
 
 
 async def test_doctor_is_content_with_a_good_set_up(programs: Programs, database_url: str, temporal_address: str) -> None:
-    code, output = await programs.run(
-        "doctor", env={"OUTLAST_DATABASE__URL": as_runtime(database_url), "TEMPORAL_ADDRESS": temporal_address}
-    )
+    alone = {"OUTLAST_TASK_QUEUE": f"nobody-{uuid4().hex[:8]}"}  # Temporal remembers workers of other tests for a while
+    env = {"OUTLAST_DATABASE__URL": as_runtime(database_url), "TEMPORAL_ADDRESS": temporal_address, **alone}
+    code, output = await programs.run("doctor", env=env)
     verdicts = {line.split(": ")[0].split(maxsplit=1)[1]: line.split()[0] for line in output.splitlines()}
     assert verdicts == {
         "python": "ok",
