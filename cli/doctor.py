@@ -171,8 +171,7 @@ async def check_workers(found: Endpoints) -> Finding:
             return Finding("warn", f"task queue {queue}: {error.message}")
     served, alone = remainders(earlier, routing.polled)
     concerns = (routing.shortfall(), routing.concern(own), alone)
-    unserved = routing.ramp() if routing.percentage > 0 and routing.ramping not in routing.polled else None
-    if any((*concerns, unserved)):
+    if any(concerns) or not routing.ramp_served:
         return Finding("warn", "; ".join(filter(None, dict.fromkeys((*concerns, routing.ramp())))))
     asking = f"{named(routing.current)} ask for work on task queue {queue}"
     return Finding("ok", "; ".join(filter(None, (asking, routing.ramp(), served))))

@@ -1,7 +1,7 @@
 """`outlast stuck`: sessions whose work doesn't get on, a line each.
 
-No list filter of Temporal says how often an activity has been tried. So the sessions that can have pending work are gathered, from rows
-and by filters, and each of them is asked.
+No list filter of Temporal says how often an activity has been tried, or that a session's own task waits. So the sessions that can have
+pending work are gathered (cli/suspects.py), and each of them is asked.
 """
 
 import asyncio
@@ -15,25 +15,13 @@ from temporalio.client import Client, WorkflowExecutionDescription, WorkflowHand
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.db.running import running_turns
 from cli.endpoints import find_endpoints, temporal_client, usable_database
-from cli.listing import listed
 from cli.options import counted, note, say
+from cli.suspects import gathered
 from settings import Settings
 from workflows.contracts.errors import ServiceUnavailable
-from workflows.contracts.naming import ERASURE_WORKFLOW, PRINCIPAL_ERASURE_WORKFLOW, SESSION_WORKFLOW, session_workflow_id
-
-MOST = 1000
-"""Workflows that are asked."""
 
 AT_ONCE = 8
-
-SUSPECT = (
-    "TaskQueue = '{queue}' AND ExecutionStatus = 'Running' AND (TemporalReportedProblems IS NOT NULL "
-    f"OR (WorkflowType = '{SESSION_WORKFLOW}' AND OutlastTurn IS NULL) "
-    f"OR WorkflowType IN ('{ERASURE_WORKFLOW}', '{PRINCIPAL_ERASURE_WORKFLOW}'))"
-)
-"""What rows don't show: tasks that fail, sessions in their first turn, erasures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +33,30 @@ class Limits:
 
 
 async def run_stuck(settings: Settings, limits: Limits) -> bool:
-    """Prints what is stuck. True if nothing is. Raises OutlastError."""
+    """Prints what is stuck. True if nothing is; False also where a task waits that is none of those looked at. Raises OutlastError."""
     found = find_endpoints(settings)
     async with usable_database(found) as database, temporal_client(found) as client:
-        turns = await running_turns(database, MOST)
-        ids = [session_workflow_id(turn.tenant, turn.session_id) for turn in turns]
-        runs = await listed(client, SUSPECT.format(queue=settings.task_queue), MOST)
-        asked = list(dict.fromkeys([*ids, *(run.id for run in runs)]))
-        if max(len(turns), len(runs)) == MOST:
-            note(f"only {MOST} of the running turns are looked at, the oldest ones")
+        suspects = await gathered(client, database, settings.task_queue, limits.waiting)
+        for remark in suspects.remarks:
+            note(remark)
         turnstile = asyncio.Semaphore(AT_ONCE)
 
         async def ask(workflow_id: str) -> list[str]:
             async with turnstile:
                 return [line async for line in _lines(client, workflow_id, limits)]
 
+        asked = [*suspects.busy, *suspects.rest]
         lines = [line for found in await asyncio.gather(*(ask(workflow_id) for workflow_id in asked)) for line in found]
     for line in lines:
         say(line)
-    say(f"{len(lines)} stuck, {counted(len(asked), 'workflow')} with work looked at")
-    return not lines
+    resting = f" and {counted(len(suspects.rest), 'session')} at rest" if suspects.rest else ""
+    say(f"{len(lines)} stuck, {counted(len(suspects.busy), 'workflow')} with work{resting} looked at")
+    hidden = not lines and suspects.cut and suspects.oldest > limits.waiting
+    if hidden:
+        note(
+            f"a task of queue {settings.task_queue} waits for a worker for {suspects.oldest.total_seconds():.0f} s, of a session not looked at"
+        )
+    return not lines and not hidden
 
 
 async def _lines(client: Client, workflow_id: str, limits: Limits) -> AsyncIterator[str]:

@@ -40,6 +40,11 @@ class Routing:
         """Whether a worker asks for the work of new sessions."""
         return self.current in self.polled
 
+    @property
+    def ramp_served(self) -> bool:
+        """Whether a worker asks for the work of the ramp's part, if there is one."""
+        return self.percentage <= 0 or self.ramping in self.polled
+
     def shortfall(self) -> str | None:
         """Why new sessions find no worker, in one line; None if they find one."""
         if self.served:
@@ -57,7 +62,7 @@ class Routing:
         if self.percentage <= 0:
             return None
         told = f"{named(self.ramping)} get {self.percentage:g} % of the sessions that begin or roll, the others go to {named(self.current)}"
-        return told if self.ramping in self.polled else f"{told}; {named(self.ramping)} do not ask for work"
+        return told if self.ramp_served else f"{told}; {named(self.ramping)} do not ask for work"
 
     def concern(self, own: Version) -> str | None:
         """What a worker of version `own` should know if new sessions do not come to it, in one line."""
@@ -103,6 +108,21 @@ async def routing_of(client: Client, task_queue: str) -> Routing:
         percentage=told.ramping_version_percentage,
         polled={_polled_as(poller) for poller in answer.pollers if poller.last_access_time.ToDatetime(UTC) >= since},
     )
+
+
+async def longest_wait(client: Client, task_queue: str) -> timedelta:
+    """For how long the oldest workflow task of the queue, of whatever version, has been waiting for a worker: Temporal's estimate, zero
+    where none waits. Raises RPCError.
+    """
+    answer = await client.workflow_service.describe_task_queue(
+        DescribeTaskQueueRequest(
+            namespace=client.namespace,
+            task_queue=TaskQueue(name=task_queue),
+            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+            report_stats=True,
+        )
+    )
+    return answer.stats.approximate_backlog_age.ToTimedelta()
 
 
 async def left_behind(client: Client, routing: Routing, deployment: str) -> dict[WorkerDeploymentVersion, int]:
@@ -153,4 +173,4 @@ def _polled_as(poller: PollerInfo) -> Version:
     return WorkerDeploymentVersion(options.deployment_name, options.build_id)
 
 
-__all__ = ["Routing", "Version", "left_behind", "named", "own_version", "remainders", "routing_of"]
+__all__ = ["Routing", "Version", "left_behind", "longest_wait", "named", "own_version", "remainders", "routing_of"]

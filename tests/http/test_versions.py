@@ -2,14 +2,18 @@
 
 import asyncio
 from contextlib import AsyncExitStack
+from datetime import timedelta
 
 import pytest
 from temporalio import workflow
 from temporalio.client import WorkflowHistory
 
+from activities.db import routing
 from activities.db.routing import left_behind, routing_of
+from cli import suspects
 from cli.doctor import check_workers
 from cli.endpoints import Endpoints
+from cli.stuck import Limits, run_stuck
 from tests.http.builds import Builds, temporal, where
 from tests.models import calls, says, script, waits
 from tests.replay.changed import ChangedSession
@@ -189,3 +193,60 @@ async def test_who_would_serve_new_sessions_is_said_before_somebody_waits(
         assert "set-current-version" not in caplog.text
         assert (await system.http.get("/health/ready")).status_code == 200
         assert (await check_workers(found)).verdict == "ok"
+
+
+async def test_signals_that_no_worker_takes_are_listed_though_their_sessions_rest(
+    database_url: str, temporal_address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", temporal_address)
+    builds, now = Builds(), Limits(2, timedelta(seconds=0))
+    async with running_system(database_url, temporal_address, script(says("old"), ASKS), worker=builds.settings("1")) as system:
+        await builds.make_current(system, "1")
+        await system.chat("idle")
+        async with running_system(database_url, temporal_address, script(ASKS), like=system, worker=builds.settings("2")) as other:
+            await builds.make_current(other, "2")
+            await other.chat("pinned")
+            await builds.make_current(system, "1")
+        await builds.stay(system, "2", 1)
+        await builds.stay(system, "1", 1)
+        assert await run_stuck(system.settings, now)
+        capsys.readouterr()
+
+        async def listed(*sessions: str) -> bool:
+            calm = await run_stuck(system.settings, now)
+            lines = capsys.readouterr().out.splitlines()
+            waiting = {f"{system.workflow(session).id}  workflow task  waits for a worker since" for session in sessions}
+            return not calm and {line[: line.index(" since") + 6] for line in lines[:-1]} == waiting and " at rest looked at" in lines[-1]
+
+        await system.workflow("pinned").signal("roll")  # its worker has just gone, and counts as asking for work
+        await system.until(lambda: listed("pinned"))
+        with monkeypatch.context() as later:
+            later.setattr(routing, "POLLED_WITHIN", timedelta(seconds=-60))  # when no worker counts as asking for work
+            await system.until(lambda: listed("pinned"))
+        await nobody_is_current(system, builds)
+        await system.workflow("idle").signal("roll")
+        await system.until(lambda: listed("pinned", "idle"))
+        with monkeypatch.context() as few:
+            few.setattr(suspects, "MOST", 1)
+            assert not await run_stuck(system.settings, now)
+        out, err = capsys.readouterr()
+        assert out.endswith("1 session at rest looked at\n") and "sessions at rest that are looked at: 1, " in err, (out, err)
+
+
+async def nobody_is_current(system: System, builds: Builds) -> None:
+    """Makes a build current that has no workers, with a ramp to one that has, and sees the doctor say so."""
+    deployment = ("--deployment-name", builds.deployment, "--yes", "--build-id")
+    for way in (
+        ("set-current-version", *deployment, "ghost", "--ignore-missing-task-queues", "--allow-no-pollers"),
+        ("set-ramping-version", *deployment, "1", "--percentage", "50"),
+        ("set-ramping-version", *deployment, "1", "--percentage", "0"),
+    ):
+        code, said = await temporal(system, "worker", "deployment", *way)
+        assert code == 0, said
+        if "50" in way:
+            await system.until(lambda: ramped(system, f"workers of {builds.deployment}:1 get 50 % of the sessions"))
+
+
+async def ramped(system: System, words: str) -> bool:
+    finding = await check_workers(Endpoints(system.settings, system.address, None))
+    return finding.verdict == "warn" and words in finding.text
