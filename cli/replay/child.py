@@ -100,6 +100,15 @@ def looked_at(path: Path) -> tuple[Verdict, WorkflowHistory | None]:
     return verdict, history
 
 
+def _hush() -> None:
+    """Panics of the SDK's core come with their stacks; those are for whoever looks into one (OUTLAST_LOG__LEVEL=debug)."""
+    if os.environ.get("OUTLAST_LOG__LEVEL", "").lower() != "debug":
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
+        os.close(nowhere)
+
+
 async def _serve(data_dir: str) -> None:
     answers = os.fdopen(os.dup(1), "w")
     logging.getLogger().addHandler(logging.NullHandler())  # verdicts say what there is to say
@@ -111,6 +120,7 @@ async def _serve(data_dir: str) -> None:
         settings = with_secrets(find_endpoints(settings)).settings
         storage = Storage(settings, await Database.open(settings.database))
     external = storage.external(read_only=True) if storage else None
+    _hush()
     judge = Judge(data_converter(external, codec_of(settings.codec.keys)))
     while line := await asyncio.to_thread(sys.stdin.readline):
         known, history = await asyncio.to_thread(looked_at, Path(json.loads(line)))

@@ -112,14 +112,14 @@ async def test_the_kept_histories_pass_the_gate_and_a_changed_workflow_does_not(
     assert total / 2 < differ < total, "what has no turn is what it was"
 
 
-def run_of(arguments: Payload | None = None, *, named: str = "SessionWorkflow", events: int | None = None) -> str:
-    """A kept history, as JSON: with other arguments, of another workflow, or only its first events."""
+def run_of(arguments: Payload | None = None, *, named: str = "SessionWorkflow", events: int | None = None, without: int = 0) -> str:
+    """A kept history, as JSON: with other arguments, of another workflow, only its first events, or without one of them."""
     found = json.loads((HISTORIES / "turns.1.json").read_text())
     began = found["events"][0]["workflowExecutionStartedEventAttributes"]
     began["workflowType"]["name"] = named
     if arguments is not None:
         began["input"]["payloads"] = [MessageToDict(arguments)]
-    return json.dumps({"events": found["events"][:events]})
+    return json.dumps({"events": [event for event in found["events"][:events] if event["eventId"] != str(without)]})
 
 
 async def sealed_by(key_id: str, secret: bytes) -> str:
@@ -142,7 +142,8 @@ NO_HISTORIES = {
     "none": ('{"events": []}', 'its list "events" is empty'),
     "numbers": ('{"events": [1]}', "what is no event of Temporal"),
     "fields": ('{"events": [{"eventId": "x"}]}', "what is no event of Temporal"),
-    "late": ('{"events": [{"eventId": "7"}]}', "its first event is not the start of a workflow"),
+    "other": ('{"events": [{"eventId": "1"}]}', "its first event is not the start of a workflow"),
+    "gap": (run_of(without=4), "it is not whole: where event 4 should be is event 5"),
     "half": ('{"events', "it is not JSON"),
     "deep": ("[" * 100_000, "nested too deep"),
 }
@@ -204,12 +205,15 @@ async def test_runs_that_did_nothing_yet_prove_nothing_but_hold_up_no_others(tmp
 
 
 async def test_histories_that_come_to_no_end_are_given_up(tmp_path: Path) -> None:
-    """Pipes that nobody writes to: the process that reads one is ended, and another goes on with the next."""
-    for name in ("endless", "too"):
-        os.mkfifo(tmp_path / f"{name}.json")
-    code, out, err = await replay(tmp_path / "endless.json", tmp_path / "too.json", "--timeout", 2, "--junit", tmp_path / "junit.xml")
+    """A pipe that nobody writes to, and a gap, which numbers hide, that the SDK's core waits at: the process is ended, and another goes on."""
+    os.mkfifo(tmp_path / "endless.json")
+    history = json.loads(run_of(without=4))
+    for number, event in enumerate(history["events"], 1):
+        event["eventId"] = str(number)
+    (tmp_path / "too.json").write_text(json.dumps(history))
+    code, out, err = await replay(tmp_path / "endless.json", tmp_path / "too.json", "--timeout", 4, "--junit", tmp_path / "junit.xml")
     assert (code, err) == (1, ""), out
-    given_up = ("failed", "no end after 2 s, the limit for one history (--timeout)")
+    given_up = ("failed", "no end after 4 s, the limit for one history (--timeout)")
     assert said_of(tmp_path / "junit.xml") == {"endless": given_up, "too": given_up}
 
 
