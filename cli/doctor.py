@@ -3,17 +3,18 @@
 import asyncio
 import platform
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from temporalio.api.common.v1 import Payload
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.service import RPCError
 
 from activities.db.bucket import Bucket
-from activities.db.encryption import KEY_BYTES
+from activities.db.encryption import KEY_BYTES, AesGcmCodec, PayloadUnreadable, codec_of, key_named
 from activities.db.keyring import read_keys
 from activities.db.migrate import schema_status
 from activities.db.routing import left_behind, named, own_version, remainders, routing_of
@@ -27,8 +28,12 @@ from cli.serving import Say, is_loopback
 from profiles.loading import default_profile, load_profiles
 from settings import Settings
 from workflows.contracts.errors import OutlastError, ServiceUnavailable, SetupError
+from workflows.contracts.naming import SESSION_WORKFLOW
 
 CHECK_SECONDS = 5.0
+READ = 3
+"""Open sessions whose payloads are tried with the keys."""
+
 PYTHON = ((3, 11), (3, 15))
 """The first version that Outlast runs on, and the first that it doesn't (pyproject.toml)."""
 
@@ -68,9 +73,11 @@ async def run_doctor(say: Say, **overrides: Any) -> bool:
         if temporal.verdict != "FAIL":
             tell("workers", await bounded(partial(check_workers, found)))
         tell("postgres", await bounded(partial(check_postgres, found)))
-    if found is not None:
         tell("signing keys", check_signing(found))
-        tell("payload keys", check_codec(found))
+        codec = check_codec(found)
+        if temporal.verdict != "FAIL" and codec.verdict != "FAIL":
+            codec = await bounded(partial(check_readable, found, codec))
+        tell("payload keys", codec)
     if settings is not None:
         tell("payloads", await bounded(partial(check_payloads, settings)))
     return not failed
@@ -115,6 +122,34 @@ def check_codec(found: Endpoints) -> Finding:
     if not ids:
         return Finding("warn", "none: payloads in Temporal's history are not encrypted")
     return Finding("ok", f"{', '.join(ids)}; the first one encrypts")
+
+
+async def check_readable(found: Endpoints, keys: Finding) -> Finding:
+    """Whether the keys open what the newest open sessions began with; `keys` is what there is to say of them otherwise."""
+    codec = codec_of(with_secrets(found).settings.codec.keys)
+    query = f"TaskQueue = '{found.settings.task_queue}' AND ExecutionStatus = 'Running' AND WorkflowType = '{SESSION_WORKFLOW}'"
+    async with temporal_client(found) as client:
+        try:
+            async for run in client.list_workflows(query, limit=READ):
+                history = client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history_events(page_size=1)
+                payloads = (await anext(history)).workflow_execution_started_event_attributes.input.payloads
+                if (problem := await _unread(codec, payloads)) is not None:
+                    return Finding("FAIL", f"{keys.text}, but {run.id} can't be read: {problem}")
+        except RPCError as error:
+            return Finding("warn", f"{keys.text}; whether they open the sessions is not known: {error.message}")
+    return keys
+
+
+async def _unread(codec: AesGcmCodec | None, payloads: Sequence[Payload]) -> str | None:
+    """Why payloads can't be read, in one line; None if they can."""
+    if codec is None:
+        name = next(filter(None, map(key_named, payloads)), None)
+        return name and f"a payload was encrypted with the key {name}, and OUTLAST_CODEC__KEYS is empty"
+    try:
+        await codec.decode(payloads)
+    except PayloadUnreadable as error:
+        return str(error)
+    return None
 
 
 def check_access(settings: Settings) -> Finding:

@@ -92,10 +92,15 @@ def codec_of(keys: Iterable[SecretStr]) -> AesGcmCodec | None:
     return AesGcmCodec(secrets) if secrets else None
 
 
+def key_named(payload: Payload) -> str | None:
+    """The id of the key that a payload was encrypted with; None if it is not encrypted."""
+    return payload.metadata.get(KEY_ID, b"").decode(errors="replace") if payload.metadata.get("encoding") == ENCODING else None
+
+
 def _bound(metadata: Mapping[str, bytes]) -> bytes:
     """What may not be changed about an encrypted payload. Lengths keep two fields from being read as others."""
     parts = [metadata.get(name, b"") for name in ("encoding", KEY_ID, TENANT)]
     return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 
-__all__ = ["ENCODING", "KEY_BYTES", "AesGcmCodec", "PayloadUnreadable", "codec_of"]
+__all__ = ["ENCODING", "KEY_BYTES", "AesGcmCodec", "PayloadUnreadable", "codec_of", "key_named"]

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 from google.protobuf import json_format
+from pydantic import SecretStr
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, WorkflowHistory
 
-from settings import AccessSettings
+from cli.doctor import check_codec, check_readable
+from cli.endpoints import Endpoints
+from settings import AccessSettings, CodecSettings
 from tests.io.keys import keys
 from tests.models import calls, says, script
 from tests.system import System, running_system
@@ -73,9 +76,28 @@ async def test_temporal_keeps_no_word_of_a_conversation_and_its_tenants_admin_re
         damaged = [{"metadata": {"encoding": kept[0]["metadata"]["encoding"]}, "data": "AAAA"}]
         assert await shown(system, damaged, system.tenant) == "\0\0\0"
 
+        await doctor_knows(system)
+
         preflight = {"Origin": UI, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "x-namespace,content-type"}
         allowed = await system.http.options("/codec/decode", headers=preflight)
         assert (allowed.status_code, allowed.headers["access-control-allow-origin"]) == (200, UI)
+
+
+async def doctor_knows(system: System) -> None:
+    """Which key is missing, or is another one than it was, is said for sessions that are open."""
+
+    async def said(ring: CodecSettings, words: str = "") -> bool:
+        found = Endpoints(system.settings.model_copy(update={"codec": ring}), system.address, None)
+        good = check_codec(found)
+        finding = await check_readable(found, good)
+        return finding == good if not words else finding.verdict == "FAIL" and words in finding.text
+
+    await system.until(lambda: said(keys("b"), "session/"))  # once the session is listed
+    assert await said(keys("b", "c"), "encrypted with the key a, which is not in OUTLAST_CODEC__KEYS")
+    assert await said(CodecSettings(), "encrypted with the key a, and OUTLAST_CODEC__KEYS is empty")
+    other = keys("b").keys[0].get_secret_value().replace("b:", "a:", 1)
+    assert await said(CodecSettings(keys=[SecretStr(other)]), "the key a is another one now")
+    assert await said(keys("b", "a"))
 
 
 async def test_sessions_go_on_when_encryption_begins_and_when_a_key_is_replaced(database_url: str, temporal_address: str) -> None:
