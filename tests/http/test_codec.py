@@ -140,12 +140,19 @@ async def test_without_keys_the_codec_server_shows_what_is_kept_elsewhere(databa
         assert [one for one in answer.json()["payloads"] if "walrus" in base64.b64decode(one.get("data", "")).decode()]
 
 
+async def heard(system: System, session: str) -> bool:
+    """True once the workflow knows that its turn has ended: then the answer is in its history, too."""
+    head: dict[str, Any] = await system.workflow(session).query("head")
+    return head["last_turn"] is not None
+
+
 @pytest.mark.parametrize("ring", [(), ("a",)])
 async def test_the_web_ui_gets_references_as_they_are_and_downloads_one(
     database_url: str, temporal_address: str, ring: tuple[str, ...]
 ) -> None:
     async with running_system(database_url, temporal_address, script(says("one")), codec=keys(*ring)) as system:
         await system.chat("s1", LARGE)
+        await system.until(lambda: heard(system, "s1"))
         kept = payloads_of(json.loads((await raw(system, "s1")).to_json()))
         page = (await system.http.post("/codec/decode?preserveStorageRefs=true", json={"payloads": kept})).json()["payloads"]
         references = [one for one in kept if "externalPayloads" in one]

@@ -62,7 +62,7 @@ def whole(model: Model, history: Sequence[ModelMessage]) -> list[ModelMessage]:
 
 
 @given(st.lists(TURNS, min_size=1, max_size=8))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_prepared_piece_by_piece_is_prepared_at_once(turns: list[Turn]) -> None:
     for model in models():
         history: list[ModelMessage] = []
