@@ -132,11 +132,16 @@ class SessionDesk:
     async def watch(self, judge: Callable[[ContinuationInput], Awaitable[object]]) -> None:
         """Judges the results that wait, one by one, each when nothing is under way. Lives as long as the run."""
         jobs = self._jobs
+
+        async def taken(continuation: ContinuationInput) -> None:
+            if not (jobs.busy or jobs.changing):  # else it waits on, behind somebody who woke up at the same moment
+                jobs.change(results=jobs.state.results[1:])
+                await judge(continuation)
+
         while True:
-            await workflow.wait_condition(lambda: bool(jobs.state.results) and not jobs.busy and not jobs.changing)
-            first, *others = jobs.state.results
-            jobs.change(results=tuple(others))
-            await self.heed(first.what, judge, ContinuationInput, (first.continuation,))
+            await workflow.wait_condition(lambda: bool(jobs.state.results) and not (jobs.busy or jobs.changing or jobs.closing))
+            first = jobs.state.results[0]
+            await self.heed(first.what, taken, ContinuationInput, (first.continuation,))
 
     def _note(self, what: str, code: str, message: str) -> None:
         self.refused = True

@@ -98,3 +98,20 @@ async def test_r154_steering_that_waits_for_the_answer_of_its_first_ends_with_th
         assert {(await one).code for one in (first, *again)} == {"closed"}
         async with asyncio.timeout(10):
             await session.handle.result()
+
+
+async def test_s40_a_result_by_signal_that_wakes_up_behind_a_card_waits_for_it_too(temporal: Client) -> None:
+    go_on = asyncio.Event()
+    async with session_with(temporal, Scripted(step=held(go_on, 1))) as session:
+        turn = await session.say()
+        rows = RowsSaid(session_uid="x", turn=True, ended_turn=turn["turn_id"])
+        card = asyncio.create_task(session.send("card", CardInput(segments=NOTE, rows=rows)))
+        await accepted(session, 2)
+        await session.handle.signal("host_result", ContinuationInput(tool_call_id="c1"))
+        await session.head()
+        go_on.set()
+        assert (await card)["message_id"]
+        async with asyncio.timeout(10):
+            while not (refusals := await session.handle.query("refusals")):
+                await asyncio.sleep(0.02)
+        assert [refusal["code"] for refusal in refusals] == ["not_pending"]
