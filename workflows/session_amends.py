@@ -8,7 +8,7 @@ from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import AmendInput, AmendReceipt, CardInput, CardReceipt, CloseInput, CloseReceipt
 from workflows.model.state import Recent
 from workflows.rules import admission
-from workflows.rules.state import body_digest, remember
+from workflows.rules.state import body_digest, forget, remember
 from workflows.session_fields import SessionFields
 from workflows.session_inputs import SessionInputs
 from workflows.session_jobs import SessionJobs
@@ -65,7 +65,7 @@ class SessionAmends:
         try:
             answer = await jobs.answer_to(ticket)
         except BaseException:
-            jobs.change(recent={known: kept for known, kept in jobs.state.recent.items() if known != card.id})
+            jobs.change(recent=forget(jobs.state.recent, card.id))
             raise
         finally:
             self._posting.discard(card.id)

@@ -15,7 +15,7 @@ from workflows.contracts.inputs import ContinuationInput, Input, RecordedRefusal
 from workflows.model.base import Record
 from workflows.rules import admission
 from workflows.rules.alarms import is_over
-from workflows.rules.state import body_digest, remember
+from workflows.rules.state import body_digest, forget, remember
 from workflows.session_jobs import SessionJobs
 
 Asked = TypeVar("Asked", bound=Input)
@@ -99,7 +99,7 @@ class SessionDesk:
         try:
             answer = await judge(asked)
         except BaseException:
-            jobs.change(keys={other: kept for other, kept in jobs.state.keys.items() if other != key})
+            jobs.change(keys=forget(jobs.state.keys, key))
             raise
         jobs.change(keys=remember(jobs.state.keys, key, KeyedAnswer(digest=digest, answer=answer.model_dump_json())))
         return answer

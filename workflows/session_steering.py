@@ -8,7 +8,7 @@ from workflows.contracts.inputs import SteerInput, SteerReceipt
 from workflows.contracts.turns import NoteSteering, SteeringNoted
 from workflows.room import check_room
 from workflows.rules import admission
-from workflows.rules.state import body_digest, remember
+from workflows.rules.state import body_digest, forget, remember
 from workflows.session_jobs import SessionJobs
 
 
@@ -45,7 +45,7 @@ class SessionSteering:
         try:
             receipt = await self._note(steering_id, digest, steer)
         except BaseException:
-            self._forget(steering_id)
+            self._jobs.change(steered=forget(self._jobs.state.steered, steering_id))
             raise
         self._remember(steering_id, Steered(digest=digest, receipt=receipt))
         return receipt
@@ -83,9 +83,6 @@ class SessionSteering:
 
     def _remember(self, steering_id: str, steered: Steered) -> None:
         self._jobs.change(steered=remember(self._jobs.state.steered, steering_id, steered))
-
-    def _forget(self, steering_id: str) -> None:
-        self._jobs.change(steered={known: kept for known, kept in self._jobs.state.steered.items() if known != steering_id})
 
     def _delivered(self, steering_id: str, profile: str | None, own_turn_id: str, noted: SteeringNoted) -> SteerReceipt:
         jobs = self._jobs

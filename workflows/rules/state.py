@@ -24,6 +24,11 @@ def remember(known: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
     return kept
 
 
+def forget(known: dict[str, Any], key: str) -> dict[str, Any]:
+    """`known` without the entry, whose input came to nothing."""
+    return {other: kept for other, kept in known.items() if other != key}
+
+
 def carried(state: SessionState, now: datetime) -> SessionState:
     """What the next run needs to know: the newest ids and keys, the ids of inputs that still wait, which no row knows yet, and cancels of
     turns that may still come.
