@@ -122,12 +122,15 @@ class AccessSettings(_Group):
     @field_validator("rate_limit")
     @classmethod
     def _is_limit(cls, value: str) -> str:
+        if not value:
+            return value
         from limits import parse_many  # only here: most commands count nothing
 
         try:
-            return value if not value or parse_many(value) else ""
+            parse_many(value)
         except ValueError as error:
             raise ValueError("is not a rate such as `10/second; 300/minute`") from error
+        return value
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:

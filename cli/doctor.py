@@ -14,8 +14,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.service import RPCError
 
 from activities.db.bucket import Bucket
-from activities.db.encryption import KEY_BYTES, AesGcmCodec, PayloadUnreadable, codec_of, key_named
-from activities.db.keyring import read_keys
+from activities.db.encryption import AesGcmCodec, PayloadUnreadable, codec_of, key_named
 from activities.db.migrate import schema_status
 from activities.db.routing import left_behind, named, own_version, remainders, routing_of
 from activities.llm.models import Models
@@ -116,12 +115,12 @@ def check_signing(found: Endpoints) -> Finding:
 def check_codec(found: Endpoints) -> Finding:
     """Whether what Temporal keeps is encrypted, and with which keys it can be read."""
     try:
-        ids = list(read_keys("OUTLAST_CODEC__KEYS", with_secrets(found).settings.codec.keys, least=KEY_BYTES, most=KEY_BYTES))
+        codec = codec_of(with_secrets(found).settings.codec.keys)
     except SetupError as error:
         return Finding("FAIL", str(error))
-    if not ids:
+    if codec is None:
         return Finding("warn", "none: payloads in Temporal's history are not encrypted")
-    return Finding("ok", f"{', '.join(ids)}; the first one encrypts")
+    return Finding("ok", f"{', '.join(codec.ids)}; the first one encrypts")
 
 
 async def check_readable(found: Endpoints, keys: Finding) -> Finding:

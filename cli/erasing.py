@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import typer
 
 from cli.endpoints import find_endpoints, temporal_client, usable_database
-from cli.options import DataDir, check_parties, configured, counted, note, operator, say
+from cli.options import DataDir, check_parties, configured, counted, help_alone, note, operator, say
 from cli.running import attempt, leave
 from settings import Settings
 from workflows.contracts.errors import ServiceUnavailable, SetupError
@@ -23,13 +23,7 @@ if TYPE_CHECKING:
     from activities.db.pool import Database
 
 payloads = typer.Typer(help="Look after payloads in external storage.")
-
-
-@payloads.callback(invoke_without_command=True)
-def no_command(context: typer.Context) -> None:
-    """Shows the help if no command is given."""
-    if context.invoked_subcommand is None:
-        say(context.get_help())
+payloads.callback(invoke_without_command=True)(help_alone)
 
 
 LOOK_SECONDS = 0.5

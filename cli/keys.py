@@ -10,19 +10,13 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from cli.environment import load_settings
-from cli.options import DataDir, check_parties, note, operator, overrides, say, warn
+from cli.options import DataDir, check_parties, help_alone, note, operator, overrides, say, warn
 from settings import Settings
 from workflows.contracts.errors import SetupError
 from workflows.model.session import ROLES
 
 app = typer.Typer(help="Make, list and revoke API keys.")
-
-
-@app.callback(invoke_without_command=True)
-def no_command(context: typer.Context) -> None:
-    """Shows the help if no command is given."""
-    if context.invoked_subcommand is None:
-        say(context.get_help())
+app.callback(invoke_without_command=True)(help_alone)
 
 
 if TYPE_CHECKING:

@@ -55,6 +55,12 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def help_alone(context: typer.Context) -> None:
+    """Shows the help if no command is given."""
+    if context.invoked_subcommand is None:
+        say(context.get_help())
+
+
 def say(text: str) -> None:
     """One line on stdout."""
     print(text, flush=True)

@@ -31,7 +31,9 @@ async def run_worker(settings: Settings, stop: asyncio.Event, say: Say) -> None:
 
 def version_of(worker: WorkerSettings) -> str:
     """Its version as a worker names it when it starts; empty for one without."""
-    return f", version {worker.deployment}:{worker.build_id}" if worker.deployment else ""
+    from activities.db.routing import own_version, spelled
+
+    return f", version {spelled(version)}" if (version := own_version(worker)) else ""
 
 
 async def run_api(settings: Settings, stop: asyncio.Event, say: Say) -> None:

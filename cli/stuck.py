@@ -69,9 +69,11 @@ async def _lines(client: Client, workflow_id: str, limits: Limits) -> AsyncItera
         raise ServiceUnavailable("temporal", f"Temporal does not describe {workflow_id}: {error.message}") from error
     if (task := _task(described, limits)) is not None:
         yield f"{workflow_id}  {task}"
-    for pending in described.raw_description.pending_activities:
-        if (trouble := await _activity(client, pending, limits)) is not None:
-            yield f"{workflow_id}  {pending.activity_type.name} {await _begun(client, handle, pending.activity_id)}  {trouble}"
+    activities = [(pending, await _activity(client, pending, limits)) for pending in described.raw_description.pending_activities]
+    troubled = [(pending, trouble) for pending, trouble in activities if trouble is not None]
+    begun = await _begun(client, handle, {pending.activity_id for pending, _ in troubled}) if troubled else {}
+    for pending, trouble in troubled:
+        yield f"{workflow_id}  {pending.activity_type.name} {begun.get(pending.activity_id, '')}  {trouble}"
 
 
 def _task(described: WorkflowExecutionDescription, limits: Limits) -> str | None:
@@ -108,13 +110,17 @@ async def _failure(client: Client, pending: PendingActivityInfo) -> str:
     return f"{kind}: {words}"
 
 
-async def _begun(client: Client, handle: "WorkflowHandle[object, object]", activity_id: str) -> str:
-    """The step's number or the tool's name, and since when it is wanted. Only the history has both."""
+async def _begun(client: Client, handle: "WorkflowHandle[object, object]", activity_ids: set[str]) -> dict[str, str]:
+    """Of each activity the step's number or the tool's name, and since when it is wanted. Only the history has both."""
+    found: dict[str, str] = {}
     async for event in handle.fetch_history_events():
-        if event.activity_task_scheduled_event_attributes.activity_id == activity_id:
+        activity_id = event.activity_task_scheduled_event_attributes.activity_id
+        if activity_id in activity_ids:
             (summary,) = await client.data_converter.decode([event.user_metadata.summary], [str])
-            return f"({summary}) since {_second(event.event_time.ToDatetime(UTC))}"
-    return ""
+            found[activity_id] = f"({summary}) since {_second(event.event_time.ToDatetime(UTC))}"
+            if len(found) == len(activity_ids):
+                break
+    return found
 
 
 def _age(since: datetime) -> timedelta:

@@ -12,7 +12,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from activities.db.pool import Database
-from activities.db.routing import Routing, longest_wait, routing_of
+from activities.db.routing import Routing, longest_wait, routing_of, spelled
 from activities.db.running import running_turns
 from cli.listing import listed
 from workflows.contracts.errors import ServiceUnavailable, SetupError
@@ -78,13 +78,13 @@ async def gathered(client: Client, database: Database, queue: str, waiting: time
 
 def _at_rest(routing: Routing, *, backlog: bool) -> Iterator[str]:
     """Filters of sessions that may wait for a worker, the likeliest first."""
-    names = ", ".join(sorted(f"'{version.deployment_name}:{version.build_id}'" for version in routing.polled if version))
+    names = ", ".join(sorted(f"'{spelled(version)}'" for version in routing.polled if version))
     yield f"{PINNED} AND TemporalWorkerDeploymentVersion NOT IN ({names})" if names else PINNED
     if not routing.served or not routing.ramp_served:
         yield FREE
     if backlog:  # workers that are gone count as asking for a while
         if (current := routing.current) is not None:
-            yield f"{PINNED} AND TemporalWorkerDeploymentVersion != '{current.deployment_name}:{current.build_id}'"
+            yield f"{PINNED} AND TemporalWorkerDeploymentVersion != '{spelled(current)}'"
         yield "ExecutionTime IS NOT NULL"
 
 

@@ -73,6 +73,11 @@ class AesGcmCodec(PayloadCodec, WithSerializationContext):
         sealed = self._ring[self._first].encrypt(nonce, payload.SerializeToString(), _bound(metadata))
         return Payload(metadata=metadata, data=nonce + sealed)
 
+    @property
+    def ids(self) -> list[str]:
+        """The ids of its keys; the first one encrypts."""
+        return list(self._ring)
+
     def _decrypted(self, payload: Payload) -> Payload:
         name = payload.metadata.get(KEY_ID, b"").decode(errors="replace")
         if name not in self._ring:

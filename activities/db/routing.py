@@ -82,7 +82,12 @@ class Routing:
 
 def named(version: Version) -> str:
     """A version's workers, for people."""
-    return f"workers of {version.deployment_name}:{version.build_id}" if version else "workers without a version"
+    return f"workers of {spelled(version)}" if version else "workers without a version"
+
+
+def spelled(version: WorkerDeploymentVersion) -> str:
+    """A version as Temporal's search attributes and command line write it."""
+    return f"{version.deployment_name}:{version.build_id}"
 
 
 def own_version(settings: WorkerSettings) -> Version:
@@ -142,7 +147,7 @@ async def left_behind(client: Client, routing: Routing, deployment: str) -> dict
     found = {}
     for version in (_version(each.deployment_version) for each in summaries if each.drainage_status == draining):
         if version is not None:
-            pinned = f"TemporalWorkerDeploymentVersion = '{version.deployment_name}:{version.build_id}'"
+            pinned = f"TemporalWorkerDeploymentVersion = '{spelled(version)}'"
             query = f"TaskQueue = '{routing.task_queue}' AND ExecutionStatus = 'Running' AND {pinned}"
             found[version] = (await client.count_workflows(query)).count
     return {version: count for version, count in found.items() if count}
@@ -151,9 +156,7 @@ async def left_behind(client: Client, routing: Routing, deployment: str) -> dict
 def remainders(found: Mapping[WorkerDeploymentVersion, int], polled: Set[Version]) -> tuple[str, str]:
     """What `left_behind` found, in words: runs that have workers of their version, and runs that have none. Empty: no such runs."""
     served, alone = (
-        ", ".join(
-            f"{count} on {version.deployment_name}:{version.build_id}" for version, count in found.items() if (version in polled) is has
-        )
+        ", ".join(f"{count} on {spelled(version)}" for version, count in found.items() if (version in polled) is has)
         for has in (True, False)
     )
     return (
@@ -173,4 +176,4 @@ def _polled_as(poller: PollerInfo) -> Version:
     return WorkerDeploymentVersion(options.deployment_name, options.build_id)
 
 
-__all__ = ["Routing", "Version", "left_behind", "longest_wait", "named", "own_version", "remainders", "routing_of"]
+__all__ = ["Routing", "Version", "left_behind", "longest_wait", "named", "own_version", "remainders", "routing_of", "spelled"]

@@ -16,7 +16,7 @@ from cli.progress import bar
 from cli.rebuild import report
 from settings import Settings
 from workflows.contracts.errors import SetupError
-from workflows.contracts.naming import tenant_of
+from workflows.contracts.naming import session_of
 from workflows.model.session import SessionRef
 
 
@@ -90,8 +90,9 @@ async def _queried(client: Client, query: str) -> dict[str, set[str]]:
     """Ids of sessions by tenant."""
     found: dict[str, set[str]] = {}
     for workflow in await listed(client, query):
-        if (tenant := tenant_of(workflow.id)) is not None:
-            found.setdefault(tenant, set()).add(workflow.id.split("/", 2)[2])
+        if (named := session_of(workflow.id)) is not None:
+            tenant, session_id = named
+            found.setdefault(tenant, set()).add(session_id)
     return found
 
 

@@ -31,6 +31,7 @@ from cli.replay.history import NoHistory, has_decisions, read
 from cli.replay.verdict import Verdict, parted, said
 from cli.running import attempt, leave
 from cli.secrets import with_secrets
+from settings import Settings
 from worker import WORKFLOWS, flow_digest, workflow_runner
 from workflows.contracts.errors import SetupError
 from workflows.contracts.naming import WORKFLOW_TYPES
@@ -100,9 +101,9 @@ def looked_at(path: Path) -> tuple[Verdict, WorkflowHistory | None]:
     return verdict, history
 
 
-def _hush() -> None:
+def _hush(settings: Settings) -> None:
     """Panics of the SDK's core come with their stacks; those are for whoever looks into one (OUTLAST_LOG__LEVEL=debug)."""
-    if os.environ.get("OUTLAST_LOG__LEVEL", "").lower() != "debug":
+    if settings.log.level != "debug":
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
         os.dup2(nowhere, 2)
@@ -120,7 +121,7 @@ async def _serve(data_dir: str) -> None:
         settings = with_secrets(find_endpoints(settings)).settings
         storage = Storage(settings, await Database.open(settings.database))
     external = storage.external(read_only=True) if storage else None
-    _hush()
+    _hush(settings)
     judge = Judge(data_converter(external, codec_of(settings.codec.keys)))
     while line := await asyncio.to_thread(sys.stdin.readline):
         known, history = await asyncio.to_thread(looked_at, Path(json.loads(line)))
