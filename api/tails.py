@@ -97,10 +97,14 @@ class Tail:
             return None
         return self._entries[bisect_right(self._entries, cursor, key=_ends) :]
 
-    async def look_at_owner(self) -> None:
-        """Finds out whose the session is. Raises ServiceUnavailable."""
-        self.owned = await self._log.owned(self.session_uid) or self.owned
+    async def look_at_owner(self) -> bool:
+        """Finds out whose the session is, and has every reader look if that is news. False if its rows are not there. Raises ServiceUnavailable."""
+        found = await self._log.owned(self.session_uid)
         self._given_away = False
+        if found is not None and found != self.owned:
+            self.owned = found
+            self.wake()
+        return found is not None
 
     def wake(self) -> None:
         """Has every reader look."""
@@ -143,13 +147,12 @@ class Tail:
         try:
             if self._given_away:  # before what came later is shown
                 await self.look_at_owner()
-                self.wake()
             while more:
                 events, head, more = await self._log.after(self.session_uid, self._head)
                 if events:
                     self._append(events)
                     self.existed = True
-                elif not more and not await self._log.exists(self.session_uid):
+                elif not more and not await self.look_at_owner():
                     self.gone = self.existed or self._erased
                     self.wake()
                 self._head = head

@@ -101,6 +101,6 @@ async def _check_coming(api: Api, session_uid: UUID, turn_id: str, seen: bool) -
 
 async def _exists(api: Api, session_uid: UUID) -> bool:
     try:
-        return await api.log.exists(session_uid)
+        return await api.log.owned(session_uid) is not None
     except ServiceUnavailable:
         return True

@@ -154,11 +154,6 @@ class EventLog:
         async with reading(self._database) as conn:
             return await _oldest(conn, session_uid)
 
-    async def exists(self, session_uid: UUID) -> bool:
-        """Whether the session's rows are still there."""
-        async with reading(self._database) as conn:
-            return bool(await sql.session_exists(conn, session_uid=session_uid))
-
     async def owned(self, session_uid: UUID) -> Owned | None:
         """Whose the session is now, None if its rows are not there."""
         async with reading(self._database) as conn:

@@ -60,9 +60,5 @@ select exists (
 select events_from from sessions where session_uid = :session_uid;
 
 -- name: session_owner(session_uid)^
--- Who owns a session now.
+-- Who owns a session now; no row if the session's are gone.
 select owner from sessions where session_uid = :session_uid;
-
--- name: session_exists(session_uid)$
--- Whether a session's rows are still there.
-select exists (select from sessions where session_uid = :session_uid);
