@@ -11,7 +11,7 @@ from activities.db.session_tx import sql
 from activities.llm.tools import Toolbox
 from activities.projection.calls import Verdict
 from activities.projection.closing import NewCall
-from activities.projection.describing import digest_of, new_call
+from activities.projection.describing import digest_of
 from workflows.contracts.json_text import json_text
 from workflows.contracts.policies import TOOL_ARGUMENT_RETRIES
 from workflows.contracts.steps import RefusedCall, RunStep
@@ -59,7 +59,7 @@ class StepCalls:
         call = OpenCall(
             call_id=call_id, tool_name=checked.tool_name, arguments_digest=digest_of(checked.arguments), **asdict(checked.options)
         )
-        return new_call(call, checked.arguments, group, len(self.new), verdict, announced=announced)
+        return NewCall(call, checked.arguments, group, len(self.new), verdict, announced)
 
     def open(self, category: str) -> tuple[OpenCall, ...]:
         """The calls of a category that wait for a result, as the workflow needs them."""

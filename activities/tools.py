@@ -14,7 +14,7 @@ from activities.llm.tools import Toolbox, ToolOutcome, too_large
 from activities.measures import measure_tool
 from activities.patience import patiently
 from activities.projection.calls import Verdict
-from activities.projection.tooling import record_tool
+from activities.projection.tooling import record_tool, tool_done
 from activities.running import Running, guarded
 from profiles import ToolContext
 from workflows.contracts.json_text import json_text
@@ -175,16 +175,6 @@ class ToolRun:
 
 def _known(call: RunTool, row: asyncpg.Record | None, expires_at: str = "") -> ToolDone:
     """The answer of a call that has its result already, or whose session is gone."""
-    call_id = call.call.call_id
     if row is None:
-        return ToolDone(call_id=call_id, recorded=False, at=now_text())
-    return ToolDone(
-        call_id=call_id,
-        output=row["output"] or "",
-        outcome=row["outcome"],
-        status=row["status"],
-        paused=row["paused"],
-        expires_at=expires_at if row["paused"] else "",
-        at=row["recorded_at"].isoformat(),
-        duration_ms=row["duration_ms"],
-    )
+        return ToolDone(call_id=call.call.call_id, recorded=False, at=now_text())
+    return tool_done(row).model_copy(update={"paused": row["paused"], "expires_at": expires_at if row["paused"] else ""})

@@ -2,7 +2,6 @@
 
 from temporalio import workflow
 
-from workflows.contracts import policies
 from workflows.contracts.carried import QueuedAmend, QueuedCard, QueuedClose
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import AmendInput, AmendReceipt, CardInput, CardReceipt, CloseInput, CloseReceipt
@@ -44,7 +43,7 @@ class SessionAmends:
     async def card(self, card: CardInput) -> CardReceipt:
         """Posts a card; the same id twice is the same card."""
         if self._jobs.ends_soon(card.rows):
-            await self._inputs.quiet(policies.LATE_INPUT_WAIT, card.rows)
+            await self._inputs.quiet(card.rows)
         self.check_card(card)
         jobs = self._jobs
         if card.id in self._posting:
@@ -90,7 +89,7 @@ class SessionAmends:
         """Changes title, owner or active leaf. Only the leaf has a place in the order; the others don't wait for a live turn."""
         particular = amend.expected_revision is not None or "active_leaf_id" in amend.fields
         if particular and self._jobs.ends_soon(amend.rows):
-            await self._inputs.quiet(policies.LATE_INPUT_WAIT, amend.rows)
+            await self._inputs.quiet(amend.rows)
         self.check_amend(amend)
         if "active_leaf_id" not in amend.fields and amend.rows and amend.rows.session_uid:
             return await self._fields.write(amend)
@@ -117,7 +116,7 @@ class SessionAmends:
         """Cancels what runs, drains what waits, and removes the session."""
         jobs = self._jobs
         if close.expected_revision is not None and jobs.ends_soon(close.rows):
-            await self._inputs.quiet(policies.LATE_INPUT_WAIT, close.rows)
+            await self._inputs.quiet(close.rows)
         self.check_close(close)
         jobs.set_head(closing=True)
         jobs.interrupt(everything=True)

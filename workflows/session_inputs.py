@@ -1,7 +1,7 @@
 """What a session makes of each input: judged by the rules, recorded, answered at once."""
 
 import contextlib
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from temporalio import workflow
@@ -60,7 +60,7 @@ class SessionInputs:
         """Records a message; interrupts what runs unless it asks for patience."""
         particular = message.expected_revision is not None or message.when_busy == "reject"
         if particular and self._jobs.ends_soon(message.rows):
-            await self.quiet(policies.LATE_INPUT_WAIT, message.rows)
+            await self.quiet(message.rows)
         self.check_message(message)
         if known := self._jobs.state.recent.get(message.id):
             return self._repeated(known)
@@ -136,11 +136,11 @@ class SessionInputs:
     async def continuation(self, continuation: ContinuationInput) -> TurnReceipt:
         """Accepts a result exactly once. While a turn lives its end is awaited for a moment, then outside (fact `later`)."""
         self.check_continuation(continuation)
-        if not await self.quiet(policies.LATE_INPUT_WAIT, continuation.rows):
+        if not await self.quiet(continuation.rows):
             raise Refusal("busy", "a turn is running; send the result again when it has ended", later=self._jobs.busy_turn)
         return await self.accept_result(continuation)
 
-    async def quiet(self, patience: timedelta, rows: RowsSaid | None = None) -> bool:
+    async def quiet(self, rows: RowsSaid | None) -> bool:
         """True once no turn runs or waits to run and no change is on its way: never refuses on stale state. A change never takes long, nor
         does the news of a turn's end that the `rows` show. While the session is about to roll nobody waits for a turn.
 
@@ -152,7 +152,7 @@ class SessionInputs:
                 await workflow.wait_condition(lambda: jobs.live_turn != ended, timeout=policies.KNOWN_END_WAIT)
         if jobs.busy or jobs.changing:
             with contextlib.suppress(TimeoutError):
-                await workflow.wait_condition(lambda: jobs.rolling or not (jobs.busy or jobs.changing), timeout=patience)
+                await workflow.wait_condition(lambda: jobs.rolling or not (jobs.busy or jobs.changing), timeout=policies.LATE_INPUT_WAIT)
             while jobs.changing:  # somebody who woke up at the same moment may have begun another one
                 await workflow.wait_condition(lambda: not jobs.changing)
             if jobs.closing:

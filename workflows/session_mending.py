@@ -2,7 +2,6 @@
 
 from temporalio import workflow
 
-from workflows.contracts import policies
 from workflows.contracts.carried import QueuedRepair, QueuedTurn
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import RepairInput, RepairReceipt, RetryInput, TurnReceipt
@@ -27,7 +26,7 @@ class SessionMending:
     async def repair(self, repair: RepairInput) -> RepairReceipt:
         """Takes its place behind the live turn and answers what it did."""
         self.check_repair(repair)
-        if not await self._inputs.quiet(policies.LATE_INPUT_WAIT, repair.rows):
+        if not await self._inputs.quiet(repair.rows):
             raise Refusal("busy", "a turn is running; cancel it or wait for its end", later=self._jobs.busy_turn)
         self.check_repair(repair)
         ticket = str(workflow.uuid4())
@@ -47,7 +46,7 @@ class SessionMending:
         """Queues another attempt of the last turn."""
         jobs = self._jobs
         self.check_retry(retry)
-        if not await self._inputs.quiet(policies.LATE_INPUT_WAIT, retry.rows):
+        if not await self._inputs.quiet(retry.rows):
             raise Refusal("not_retryable", "a turn is running")
         self.check_retry(retry)
         last = admission.retryable(jobs.state.head, retry)

@@ -80,10 +80,10 @@ class LiveTurn:
                 self.turn = self.turn.model_copy(update={"message_id": done.message_id})
             if done.state != "calls":
                 return self._outcome(done)
-            self._asked = self._outcome(done, state="paused")
+            asked = self._asked = self._outcome(done, state="paused")
             results = await self._server_tools(done)
             if last := next((result for result in results if result.paused), None):
-                return self._outcome(done.model_copy(update={"at": last.at, "expires_at": last.expires_at}), state="paused")
+                return asked.model_copy(update={"at": last.at, "expires_at": last.expires_at})
             # From here on a retry goes on behind the tools: those that finished are never run again.
             opening, self._step = None, self._step + 1
             if error := self._stops(results):

@@ -8,7 +8,7 @@ from activities.llm.tools import stored_arguments
 from activities.llm.translate import dump, load
 from activities.projection.calls import Verdict
 from activities.projection.closing import NewCall, StepEnd
-from activities.projection.describing import new_call, prompt_record, shown_by
+from activities.projection.describing import prompt_record, shown_by
 from workflows.contracts.steps import StepDone
 
 
@@ -56,7 +56,7 @@ def _calls(done: StepDone, response: ModelResponse, groups: list[int]) -> list[N
             said = refused.get(part.tool_call_id)
             call = said.call if said else open_calls[part.tool_call_id]
             verdict = Verdict(said.outcome, said.status, said.problem) if said else None
-            found.append(new_call(call, stored_arguments(part), groups[group], len(found), verdict))
+            found.append(NewCall(call, stored_arguments(part), groups[group], len(found), verdict))
             before = True
         elif isinstance(part, TextPart | ThinkingPart) and part.content:
             before = False

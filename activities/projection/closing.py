@@ -20,15 +20,21 @@ from workflows.model.turn import Usage
 
 @dataclass(frozen=True)
 class NewCall:
-    """A call of the response. `segment` is its group's place among the step's segments. With a `verdict` it never runs."""
+    """A call of the response. `segment` is its group's place among the step's segments, `position` its own among the response's calls. With a
+    `verdict` it never runs.
+    """
 
     call: OpenCall
     arguments: str
-    options: str
     segment: int
     position: int
     verdict: Verdict | None = None
     announced: bool = False
+
+    @property
+    def options(self) -> str:
+        """How it is run or waited for, as JSON text."""
+        return json_text(self.call.model_dump(exclude={"call_id", "tool_name", "arguments_digest"}))
 
 
 @dataclass(frozen=True)
@@ -58,20 +64,18 @@ class StepEnd:
 
 async def close_step(tx: SessionTx, step: RunStep, end: StepEnd) -> StepDone:
     """Commits a step's end; a second one, or one of a run that was superseded, finds what there is and changes nothing (R33)."""
-    key = {"session_uid": tx.uid, "turn_id": step.turn.turn_id, "attempt": step.turn.attempt, "step": step.step}
     if tx.turn_state != "running" or (tx.turn_attempt, tx.turn_run) != (step.turn.attempt, end.run):
-        return await _closed_before(tx, key)
+        return await _closed_before(tx, step)
     if end.done.state == "answered" and tx.steered:
         end = replace(end, done=await _behind_steering(tx, step, end))
     if end.done.state != "calls":
         end = replace(end, done=end.done.model_copy(update={"expires_at": tx.slide(moment(end.done.at))}))
-    return end.done if await store_end(tx, step, end) else await _closed_before(tx, key)
+    return end.done if await store_end(tx, step, end) else await _closed_before(tx, step)
 
 
 async def store_end(tx: SessionTx, step: RunStep, end: StepEnd) -> bool:
     """Writes everything that a step's end is. False if the step has one already, and nothing is written."""
-    key = {"session_uid": tx.uid, "turn_id": step.turn.turn_id, "attempt": step.turn.attempt, "step": step.step}
-    if await sql.close_step(tx.conn, **key, result=end.done.model_dump_json(exclude_defaults=True)) is None:
+    if await sql.close_step(tx.conn, **_key(tx, step), result=end.done.model_dump_json(exclude_defaults=True)) is None:
         return False
     at = moment(end.done.at)
     await tx.fix_live_text(at, stored=True, unsent=end.unsent, turn_id=step.turn.turn_id)
@@ -94,9 +98,13 @@ async def _behind_steering(tx: SessionTx, step: RunStep, end: StepEnd) -> StepDo
     return end.done.model_copy(update={"passed_over": passed_over or ""})
 
 
-async def _closed_before(tx: SessionTx, key: dict[str, Any]) -> StepDone:
-    row = await sql.closed_step(tx.conn, **key)
+async def _closed_before(tx: SessionTx, step: RunStep) -> StepDone:
+    row = await sql.closed_step(tx.conn, **_key(tx, step))
     return StepDone.model_validate_json(row["result"]) if row and row["result"] else StepDone(state="stale")
+
+
+def _key(tx: SessionTx, step: RunStep) -> dict[str, Any]:
+    return {"session_uid": tx.uid, "turn_id": step.turn.turn_id, "attempt": step.turn.attempt, "step": step.step}
 
 
 async def _rows(tx: SessionTx, step: RunStep, end: StepEnd, at: datetime) -> None:

@@ -8,26 +8,15 @@ from pydantic_ai.messages import ModelResponse
 
 from activities.live_text import Segment
 from activities.llm.translate import display
-from activities.projection.calls import Verdict
-from activities.projection.closing import NewCall
-from workflows.contracts.json_text import json_text
 from workflows.contracts.steps import PromptSource, ShownSegment, StepDone
-from workflows.model.call import OpenCall
 
 Segments = Sequence[tuple[int, str, str]]
 """(place, kind, text) of what a step shows."""
-OPTIONS = ("category", "timeout_seconds", "attempts", "idempotent", "deadline_seconds", "remind_seconds")
 
 
 def digest_of(arguments: str) -> str:
     """What binds an answer to a call's arguments: SHA-256 of their text, hex."""
     return hashlib.sha256(arguments.encode()).hexdigest()
-
-
-def new_call(call: OpenCall, arguments: str, segment: int, position: int, verdict: Verdict | None, *, announced: bool = False) -> NewCall:
-    """A call on its way to its row. `segment` is its group's place among the step's segments, `position` its own among the response's calls."""
-    options = json_text({name: getattr(call, name) for name in OPTIONS})
-    return NewCall(call, arguments, options, segment, position, verdict, announced)
 
 
 def prompt_record(parts: Sequence[PromptSource]) -> list[dict[str, str]]:
@@ -58,4 +47,4 @@ def as_shown(segments: Segments) -> tuple[ShownSegment, ...]:
     return tuple(ShownSegment.model_validate(one) for one in fields)
 
 
-__all__ = ["Segments", "as_shown", "digest_of", "kept_segments", "new_call", "prompt_record", "shown_by", "with_shown"]
+__all__ = ["Segments", "as_shown", "digest_of", "kept_segments", "prompt_record", "shown_by", "with_shown"]

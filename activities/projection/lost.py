@@ -9,6 +9,7 @@ from activities.llm.translate import LIBRARY, dump, partial_response
 from activities.projection.describing import as_shown
 from activities.projection.ending import end_early
 from activities.projection.opening import open_turn
+from activities.projection.tooling import tool_done
 from workflows.contracts.steps import ShownSegment
 from workflows.contracts.tools import ToolDone
 from workflows.contracts.turns import EndTurn, TurnEnded
@@ -90,17 +91,7 @@ async def _tools(tx: SessionTx, end: EndTurn, step: int) -> tuple[ToolDone, ...]
     where = {"message_id": tx.turn_message_id, "turn_id": turn.turn_id, "attempt": turn.attempt, "step": step}
     rows = [row async for row in sql.calls_of_step(tx.conn, session_uid=tx.uid, **where)]
     ran = [row for row in rows if row["category"] == "server" and row["state"] == "recorded"]
-    return tuple(
-        ToolDone(
-            call_id=row["call_id"],
-            output=row["output"] or "",
-            outcome=row["outcome"],
-            status=row["status"],
-            at=row["recorded_at"].isoformat(),
-            duration_ms=row["duration_ms"],
-        )
-        for row in sorted(ran, key=lambda row: row["recorded_at"])
-    )
+    return tuple(tool_done(row) for row in sorted(ran, key=lambda row: row["recorded_at"]))
 
 
 async def end_leftover(tx: SessionTx, at: datetime) -> None:

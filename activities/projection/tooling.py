@@ -1,9 +1,23 @@
 """A server tool's result, and the host's turn where it was the last one."""
 
+import asyncpg
+
 from activities.db.session_tx import SessionTx, moment, sql
 from activities.projection.calls import Verdict, announce_result, record
 from activities.projection.ending import finish_turn, open_batch
-from workflows.contracts.tools import RunTool
+from workflows.contracts.tools import RunTool, ToolDone
+
+
+def tool_done(row: asyncpg.Record) -> ToolDone:
+    """What became of a call, from its row."""
+    return ToolDone(
+        call_id=row["call_id"],
+        output=row["output"] or "",
+        outcome=row["outcome"],
+        status=row["status"],
+        at=row["recorded_at"].isoformat(),
+        duration_ms=row["duration_ms"],
+    )
 
 
 async def record_tool(tx: SessionTx, call: RunTool, verdict: Verdict, at: str) -> bool | None:
