@@ -14,6 +14,10 @@ _ACCEPTED = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED
 _SCHEDULED = EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED
 
 
+MOST_RUN_BYTES = 4_000_000
+"""That a run of a session may come to (L1)."""
+
+
 @dataclass(frozen=True)
 class TurnCost:
     """One turn's events. `rolled`: the run continued as new in it, which costs two or three events more."""
@@ -33,9 +37,14 @@ class Run:
     turns: list[TurnCost]
 
 
-async def all_events(client: Client, workflow_id: str, first_run: str | None = None) -> list[HistoryEvent]:
+def plain(turns: Sequence[TurnCost]) -> Sequence[TurnCost]:
+    """The turns in which the run did not continue as new; all of them if it did in each."""
+    return [turn for turn in turns if not turn.rolled] or turns
+
+
+async def all_events(client: Client, workflow_id: str, first: str | None = None) -> list[HistoryEvent]:
     """The events of a workflow and of the runs that it continued as."""
-    return [event async for events in _each_run(client, workflow_id, first_run) for event in events]
+    return [event async for events in _each_run(client, workflow_id, first) for event in events]
 
 
 async def all_runs(client: Client, workflow_id: str) -> list[Run]:
@@ -46,10 +55,14 @@ async def all_runs(client: Client, workflow_id: str) -> list[Run]:
     ]
 
 
-async def _each_run(client: Client, workflow_id: str, first_run: str | None) -> AsyncIterator[list[HistoryEvent]]:
+async def first_run(client: Client, workflow_id: str) -> str:
+    """The id of the run that the others continued."""
+    return (await client.get_workflow_handle(workflow_id).describe()).raw_description.workflow_execution_info.first_run_id
+
+
+async def _each_run(client: Client, workflow_id: str, first: str | None) -> AsyncIterator[list[HistoryEvent]]:
     """The events of run after run. None: from the first one on."""
-    handle = client.get_workflow_handle(workflow_id)
-    run: str | None = first_run or (await handle.describe()).raw_description.workflow_execution_info.first_run_id
+    run: str | None = first or await first_run(client, workflow_id)
     while run:
         events = list((await client.get_workflow_handle(workflow_id, run_id=run).fetch_history()).events)
         yield events

@@ -1,9 +1,8 @@
 """P9: a row of a transcript by its ordinal, in a short session and in a long one. S80: turns beside the export of the long one.
 
-`python -m benchmarks.long_sessions [--toy]` measures them alone.
+`python -m benchmarks stored` measures them alone.
 """
 
-import argparse
 import asyncio
 import random
 import time
@@ -16,11 +15,9 @@ import httpx
 
 from benchmarks.conversations import write_conversation
 from benchmarks.figures import Figure
-from benchmarks.report import table
-from benchmarks.stack import Outlast, Stack, running_stack
+from benchmarks.stack import Outlast, Stack
 from benchmarks.turns import Session
 
-QUEUE = "bench-long-sessions"
 WORDS = 50
 """In each message; with the rest, it has 400 characters."""
 
@@ -104,25 +101,3 @@ async def _exporting(outlast: Outlast, size: Size, took: list[float]) -> AsyncIt
     await begun.wait()
     yield
     await task
-
-
-async def measured(stack: Stack, size: Size) -> list[Figure]:
-    """The same with a worker and an api of its own."""
-    outlast = stack.outlast(QUEUE)
-    for part in (outlast.worker, outlast.api):
-        await asyncio.to_thread(part.wait)
-    return await long_sessions(stack, outlast, size)
-
-
-def main() -> None:
-    """Prints the table."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--toy", action="store_true")
-    options = parser.parse_args()
-    with running_stack() as stack:
-        figures = asyncio.run(measured(stack, TOY if options.toy else Size()))
-    print(table(figures))
-
-
-if __name__ == "__main__":
-    main()

@@ -15,6 +15,7 @@ from temporalio.client import Client
 
 from benchmarks.calling import FETCHING, asks
 from benchmarks.figures import Figure
+from benchmarks.history import first_run
 from benchmarks.stack import Outlast
 from benchmarks.turns import Session
 from cli.replay.pool import Children
@@ -68,8 +69,7 @@ async def _recorded(outlast: Outlast, client: Client, size: Size, folder: Path) 
 
 async def _saved(client: Client, session: Session, folder: Path) -> Path:
     """The history of a session's first run, as a file."""
-    handle = client.get_workflow_handle(session.workflow_id)
-    first = (await handle.describe()).raw_description.workflow_execution_info.first_run_id
+    first = await first_run(client, session.workflow_id)
     path = folder / f"{session.id}.json"
     path.write_text((await client.get_workflow_handle(session.workflow_id, run_id=first).fetch_history()).to_json())
     return path

@@ -13,7 +13,7 @@ from temporalio.client import Client
 from benchmarks.calling import WITH_TOOL
 from benchmarks.cancelled import cancelled
 from benchmarks.figures import Figure
-from benchmarks.history import TurnCost, all_events, by_turn
+from benchmarks.history import TurnCost, all_events, by_turn, plain
 from benchmarks.instant import in_pieces
 from benchmarks.killed_worker import killed_worker
 from benchmarks.stack import Outlast, Part, Stack
@@ -191,8 +191,8 @@ async def _history(bench: Bench, session: Session) -> None:
     if len(turns) != bench.size.long_turns:
         raise RuntimeError(f"the history shows {len(turns)} turns of {bench.size.long_turns}")
     around = min(10, bench.size.early)
-    early = _costs(turns[around : 2 * around] or turns[1:])
-    late = _costs(turns[-around:])
+    early = plain(turns[around : 2 * around] or turns[1:])
+    late = plain(turns[-around:])
     bench.note(f"P3 history at turn {around}", "bytes", [cost.size for cost in early], reach=HISTORY_LIMIT)
     bench.note(f"P3 history at turn {len(turns)}", "bytes", [cost.size for cost in late], reach=HISTORY_LIMIT)
     bench.note(f"P3 events at turn {len(turns)}", "events", [cost.events for cost in late], reach=EVENTS_LIMIT)
@@ -200,10 +200,6 @@ async def _history(bench: Bench, session: Session) -> None:
     mean = sum(turn.size for turn in turns) / len(turns)
     bench.note(f"P3 history, mean of {len(turns)} turns in {rolls + 1} runs", "bytes", [mean], reach=HISTORY_LIMIT)
     bench.words.append(f"Bytes by event of the last turn: {_listed(late[-1])}.")
-
-
-def _costs(turns: list[TurnCost]) -> list[TurnCost]:
-    return [turn for turn in turns if not turn.rolled] or turns
 
 
 def _listed(turn: TurnCost) -> str:

@@ -12,18 +12,14 @@ import httpx
 from temporalio.client import Client
 
 from benchmarks.figures import Figure
-from benchmarks.history import TurnCost, all_runs
+from benchmarks.history import MOST_RUN_BYTES, TurnCost, all_runs, plain
+from benchmarks.runs import EVENTS_LIMIT, HISTORY_LIMIT, paused
 from benchmarks.stack import Outlast
-from benchmarks.text import ANSWER_CHARACTERS
-from benchmarks.turns import MESSAGE_CHARACTERS, Floor, Session
+from benchmarks.turns import Floor, Session
 
 IDLE_SECONDS = 1.0
-PAUSE_SECONDS = 0.03
 FLAT = 1.15
 SAME_BYTES = 1.1
-MOST_EVENTS = 12
-MOST_RUN_BYTES = 4_000_000
-MOST_BYTES = 4 * 1024 + 3 * (MESSAGE_CHARACTERS + ANSWER_CHARACTERS)
 
 
 @dataclass(frozen=True)
@@ -48,11 +44,9 @@ async def ten_thousand(outlast: Outlast, client: Client, floor: Floor, size: Siz
             if not any(number in window for window in looked_at):
                 await session.turn()
                 continue
-            beside = await floor.turn()
-            await asyncio.sleep(PAUSE_SECONDS)
-            milliseconds[number] = await session.turn()
+            beside = await paused(floor.turn())
+            milliseconds[number] = await paused(session.turn())
             in_floors[number] = milliseconds[number] / beside
-            await asyncio.sleep(PAUSE_SECONDS)
         await asyncio.sleep(IDLE_SECONDS)
     figures: list[Figure] = []
     for window in looked_at:
@@ -72,9 +66,9 @@ async def _history(client: Client, workflow_id: str, size: Size) -> list[Figure]
         raise RuntimeError(f"the history shows {len(turns)} turns of {size.marks[-1]}")
     found: list[Figure] = []
     for mark in size.marks:
-        plain = [turn for turn in turns[mark - size.window : mark] if not turn.rolled] or turns[mark - size.window : mark]
-        found.append(Figure(f"P3 bytes of a turn at turn {mark:,}", "bytes", [turn.size for turn in plain], reach=MOST_BYTES))
-        found.append(Figure(f"P3 events of a turn at turn {mark:,}", "events", [turn.events for turn in plain], reach=MOST_EVENTS))
+        costs = plain(turns[mark - size.window : mark])
+        found.append(Figure(f"P3 bytes of a turn at turn {mark:,}", "bytes", [turn.size for turn in costs], reach=HISTORY_LIMIT))
+        found.append(Figure(f"P3 events of a turn at turn {mark:,}", "events", [turn.events for turn in costs], reach=EVENTS_LIMIT))
     return [
         *found,
         *_means(turns, len(runs), size),
@@ -87,7 +81,7 @@ def _means(turns: Sequence[TurnCost], runs: int, size: Size) -> list[Figure]:
     span = size.marks[1]
     early, late = turns[span : 2 * span], turns[-span:]
     name = f"mean bytes of turns {span + 1:,}–{2 * span:,}, continuing as new included"
-    first = Figure(name, "bytes", [_mean(early)], reach=MOST_BYTES)
+    first = Figure(name, "bytes", [_mean(early)], reach=HISTORY_LIMIT)
     last = f"P3 mean bytes of turns {len(turns) - span + 1:,}–{len(turns):,}"
     return [first, Figure(last, "bytes", [_mean(late)], first, reach=SAME_BYTES, note=f"{runs} runs")]
 

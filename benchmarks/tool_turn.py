@@ -11,7 +11,7 @@ from temporalio.client import Client
 
 from benchmarks.calling import FETCHING, asks
 from benchmarks.figures import Figure
-from benchmarks.history import Run, all_runs
+from benchmarks.history import MOST_RUN_BYTES, Run, all_runs
 from benchmarks.stack import Outlast
 from benchmarks.text import ANSWER_CHARACTERS, words
 from benchmarks.turns import Session
@@ -20,7 +20,6 @@ IDLE_SECONDS = 1.0
 CHARACTERS_PER_TOKEN = 4
 MESSAGE_CHARACTERS = 40_000
 MOST_TIMES_CONTENT = 3
-MOST_RUN_BYTES = 4_000_000
 
 
 @dataclass(frozen=True)
