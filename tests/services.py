@@ -55,11 +55,12 @@ def running_temporal(*, ui: bool = False, durable: bool = True, dynamic: Mapping
 
 @contextmanager
 def running_postgres(*, tcp_port: int | None = None, options: Mapping[str, str] | None = None) -> "Iterator[PostgresServer]":
-    """A Postgres server that spares the disk: its data is not meant to outlive the machine."""
+    """A Postgres server that spares the disk: its data is not meant to outlive the machine. It has many databases, and keeps out of their tests."""
     from cli.services.postgres import NOT_DURABLE, PostgresServer
 
+    quiet = {**NOT_DURABLE, "shared_buffers": "64MB", "autovacuum_naptime": "1min"}
     with short_folder("outlast-postgres") as folder:
-        server = PostgresServer(folder, tcp_port=tcp_port, options={**NOT_DURABLE, "shared_buffers": "64MB", **(options or {})})
+        server = PostgresServer(folder, tcp_port=tcp_port, options={**quiet, **(options or {})})
         try:
             server.start()
             yield server

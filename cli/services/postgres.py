@@ -146,6 +146,7 @@ class PostgresServer:
             "unix_socket_directories": str(self._runtime or "."),
             "unix_socket_permissions": "0700",
             "max_connections": "200",
+            "autovacuum_naptime": "5s",  # a fresh database knows soon how large its tables have become, and plans for that
             **self._options,
         }
         return [part for key, value in options.items() for part in ("-c", f"{key}={value}")]
@@ -163,8 +164,7 @@ class PostgresServer:
         command: list[str | Path] = [self._programs / "initdb", "-D", HERE if self._account else draft.absolute(), "-U", SUPERUSER]
         command += ["--auth-local=trust", "--auth-host=scram-sha-256", "--encoding=UTF8", "--no-instructions"]
         command += ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
-        if self._options.get("fsync") == "off":
-            command.append("--no-sync")
+        command += ["--no-sync"] if self._options.get("fsync") == "off" else []
         done = subprocess.run(
             command,
             cwd=draft,

@@ -16,6 +16,9 @@ CATALOG = """
       concat_ws(' ', ordinal_position, data_type, udt_name, is_nullable, column_default) as definition
     from information_schema.columns where table_schema = 'public'
     union all
+    select 'planner', attrelid::regclass::text, attname::text, attoptions::text
+    from pg_attribute join pg_class on pg_class.oid = attrelid where relnamespace = 'public'::regnamespace and attoptions is not null
+    union all
     select 'constraint', conrelid::regclass::text, conname::text, pg_get_constraintdef(oid)
     from pg_constraint where connamespace = 'public'::regnamespace
     union all

@@ -9,8 +9,8 @@ declare
 begin
   -- Histories are read while the session's row is held; a process that vanished meanwhile is noticed by its connection.
   perform set_config('idle_in_transaction_session_timeout', '30min', false);
-  -- Plans are made while the temporary tables are empty, and kept while they grow: each statement has an index to go by.
-  perform set_config('enable_seqscan', 'off', false);
+  -- A plan that was made while the temporary tables were empty would be kept while they grow.
+  perform set_config('plan_cache_mode', 'force_custom_plan', false);
   foreach relation in array array['sessions', 'branches', 'messages', 'segments', 'model_messages', 'turns', 'steering', 'steps',
     'step_progress', 'host_batches', 'calls', 'events', 'live_deltas', 'usage_ledger', 'audit', 'prompt_snapshots']
   loop
