@@ -94,8 +94,7 @@ async def _chunks(
 ) -> AsyncGenerator[bytes]:
     """Nothing, once the first look is taken; then the stream."""
     async with api.tails.attach(session_id, session_uid) as tail:
-        if tail.owned is None:
-            await tail.look_at_owner()
+        await tail.know_owner()
         reader = _Reader(api, caller, tail, await api.log.oldest(session_uid) if start is None else start, until_turn)
         sent = await reader.next()
         if reader.shut_out:

@@ -97,7 +97,12 @@ class Tail:
             return None
         return self._entries[bisect_right(self._entries, cursor, key=_ends) :]
 
-    async def look_at_owner(self) -> bool:
+    async def know_owner(self) -> None:
+        """Finds out whose the session is for a reader that comes, if that is not known. Raises ServiceUnavailable."""
+        found = self.owned or await self._log.owned(self.session_uid)
+        self.owned = self.owned or found  # what was found out meanwhile is newer
+
+    async def _look_at_owner(self) -> bool:
         """Finds out whose the session is, and has every reader look if that is news. False if its rows are not there. Raises ServiceUnavailable."""
         found = await self._log.owned(self.session_uid)
         self._given_away = False
@@ -146,13 +151,13 @@ class Tail:
         more = True
         try:
             if self._given_away:  # before what came later is shown
-                await self.look_at_owner()
+                await self._look_at_owner()
             while more:
                 events, head, more = await self._log.after(self.session_uid, self._head)
                 if events:
                     self._append(events)
                     self.existed = True
-                elif not more and not await self.look_at_owner():
+                elif not more and not await self._look_at_owner():
                     self.gone = self.existed or self._erased
                     self.wake()
                 self._head = head

@@ -1,9 +1,19 @@
 """A session changes hands while somebody waits for it or reads it."""
 
 import asyncio
+import dataclasses
+from collections.abc import Callable
 from functools import partial
+from uuid import UUID
 
-from tests.http.conftest import served_beside
+from activities.db.events import EventLog, Owned
+from activities.db.pool import Database
+from api.access import identify
+from api.app import create_app
+from api.tails import Tails
+from settings import Settings
+from tests.http.conftest import NOWHERE, caller_of_headers, served, served_beside
+from tests.http.seeding import Seed
 from tests.http.sse import opened
 from tests.models import says, script, waits
 from tests.system import running_system
@@ -34,3 +44,40 @@ async def test_r41_who_had_a_session_is_told_nothing_of_it_any_more(database_url
             assert [frame.type async for frame in his][-1] == "turn.completed"
         assert (await system.http.patch("/api/sessions/s1", json={"owner_id": None})).status_code == 200
         assert (await beside.get(EVENTS, headers=BOB)).status_code == 404
+
+
+class SlowLog(EventLog):
+    """Keeps the first answer about an owner back until it is let go."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self.answered, self.go = asyncio.Event(), asyncio.Event()
+
+    async def owned(self, session_uid: UUID) -> Owned | None:
+        found = await super().owned(session_uid)
+        if not self.answered.is_set():
+            self.answered.set()
+            await self.go.wait()
+        return found
+
+
+async def test_r41_an_older_word_about_the_owner_does_not_count_against_a_newer_one(
+    settings: Settings, seed: Callable[[str], Seed]
+) -> None:
+    s = await seed("s1").session(owner="alice")
+    await s.event("turn.started")
+    app = create_app(settings, temporal_address=NOWHERE)
+    app.dependency_overrides[identify] = caller_of_headers
+    async with served(app) as client:
+        log = SlowLog(app.state.api.database)
+        app.state.api = dataclasses.replace(app.state.api, log=log, tails=Tails(log, app.state.api.feed, settings))
+        late = asyncio.create_task(client.get(f"{EVENTS}?until=turn", headers=ALICE))
+        await log.answered.wait()
+        async with opened(client, EVENTS, headers=ALICE) as (_, hers):
+            assert (await anext(hers)).type == "turn.started"
+            await s.conn.execute("update sessions set owner = 'bob' where session_uid = $1", s.uid)
+            await s.notify({"r": 1})
+            assert [frame async for frame in hers] == []
+        await s.event("turn.completed")
+        log.go.set()
+        assert (await late).status_code == 404
