@@ -22,18 +22,13 @@ from workflows.model.session import Caller
 PURPOSE: Literal["pause token"] = "pause token"
 
 
-async def with_tokens(api: Api, caller: Caller, session_uid: UUID, final: str, ended_at: datetime) -> str:
-    """A turn's final answer (JSON text) with the tokens of what it asks the host for."""
-    said = json.loads(final)
-    pending = said.get("pending_tool_call")
-    if pending is None:
-        return final
+async def add_tokens(api: Api, caller: Caller, session_uid: UUID, pending: dict[str, Any], ended_at: datetime) -> None:
+    """Puts the tokens into what a turn's final answer asks the host for. Raises ServiceUnavailable."""
     _add(api, caller, pending, await api.pauses.of(session_uid, ids_of(pending)), ended_at)
-    return json_text(said)
 
 
 def event_with_tokens(api: Api, caller: Caller, event: Event) -> Event:
-    """The same for an event."""
+    """An event with the tokens of what it asks the host for."""
     if not event.pauses:
         return event
     data = json.loads(event.data)

@@ -158,6 +158,8 @@ async def _continue(api: Api, caller: Caller, body: ChatBody, seconds: float, to
     host_context, files = host_files(body.host_context, api.settings.attachments)
     if files:
         raise RequestRefused(422, "host_context.attachments: files come with messages, not with results")
+    result_json = json_text(body.tool_result)
+    result_digest = digest_of(body.tool_result) if token else ""
 
     async def offer(door: Door | None) -> TurnReceipt:
         if door is not None:
@@ -171,8 +173,8 @@ async def _continue(api: Api, caller: Caller, body: ChatBody, seconds: float, to
             expected_revision=body.expected_revision,
             key=token,
             tool_call_id=call_id,
-            result_json=json_text(body.tool_result),
-            result_digest=digest_of(body.tool_result) if token else "",
+            result_json=result_json,
+            result_digest=result_digest,
             tool_outcome=body.tool_outcome,
             turn_id=turn_id,
             host_context=host_context,

@@ -1,9 +1,9 @@
 """Waits for a turn's final answer: the feed says when to look, the row says what it is. No workflow is asked."""
 
 import asyncio
-import json
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from activities.db.events import TurnStart
@@ -17,12 +17,12 @@ LOOK_ANYWAY_SECONDS = 10.0
 """How often the row is read without having been called: a backstop, not the way."""
 
 
-async def deleted_meanwhile(api: Api, tenant: str, session_id: str, session_uid: UUID, final: str) -> bool:
+async def deleted_meanwhile(api: Api, tenant: str, session_id: str, session_uid: UUID, error: dict[str, Any] | None) -> bool:
     """Whether a turn was cancelled because its session is being deleted: the rows of the turn are about to go, and who waited learns that.
 
-    Only for a cancelled turn the workflow is asked; one that can't be asked now says nothing. Raises the refusal `not_found` too.
+    `error` is that of its final answer. Only for a cancelled turn the workflow is asked; one that can't be asked now says nothing.
+    Raises the refusal `not_found` too.
     """
-    error = json.loads(final).get("error")
     if error is None or error["type"] != "cancelled":
         return False
     try:

@@ -1,5 +1,6 @@
 """Turns: a message, steering or a host's result in, the turn's answer, stream or receipt out."""
 
+import json
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Annotated, Any, TypeVar
@@ -16,7 +17,7 @@ from api.errors import not_found
 from api.idempotency import Done, Once, OnceDep, Token
 from api.intake import StrictRoute
 from api.openapi import STREAM, problems
-from api.pause_tokens import with_tokens
+from api.pause_tokens import add_tokens
 from api.resuming import open_token, paused, redeem
 from api.schemas import ChatBody, IdPath
 from api.steering import Steered, steer
@@ -25,6 +26,7 @@ from api.turns import Started, begin, retry
 from api.waiting import deleted_meanwhile, final_of
 from api.write_bodies import NOTHING_SAID, ChangeBody, ResumeBody
 from workflows.contracts.errors import ServiceUnavailable
+from workflows.contracts.json_text import json_text
 from workflows.model.session import Caller
 
 router = APIRouter(prefix="/api", tags=["turns"], route_class=StrictRoute)
@@ -33,6 +35,7 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
     202: {"model": Accepted | SteeringAccepted, "description": "The turn is accepted and goes on; or steering is accepted"},
 }
 RESUMED = ANSWERS | {200: ANSWERS[200] | {"content": STREAM[200]["content"]}} | problems(401, 403, 404, 409, 410, 413, 415, 422, 429, 503)
+STARTED: TypeAdapter[Started] = TypeAdapter(Started)
 BEGUN: TypeAdapter[Started | Steered] = TypeAdapter(Started | Steered)
 Begun = TypeVar("Begun", bound=Started | Steered)
 
@@ -103,7 +106,7 @@ async def resume(
     """Answers a pending call by its token alone, and then as `POST /api/chat` does, or with the turn's events (S64)."""
     opened = open_token(api, caller, pause_token)
     submit = partial(redeem, api, caller, opened, await paused(api, caller, opened), body, seconds)
-    turn = await once.run(_in_session(submit), TypeAdapter(Started), route=f"resume {opened.names}", body=body)
+    turn = await once.run(_in_session(submit), STARTED, route=f"resume {opened.names}", body=body)
     return await _stream(api, caller, turn, turn.begins) if "text/event-stream" in accept else await _answer(api, caller, turn, seconds)
 
 
@@ -153,9 +156,14 @@ async def _final(api: Api, caller: Caller, turn: Started, seconds: float) -> str
     if ended is None:
         return None
     require_visible(caller, ended.owner)
-    if await deleted_meanwhile(api, caller.tenant, turn.session_id, turn.session_uid, ended.final):
+    said = json.loads(ended.final)
+    if await deleted_meanwhile(api, caller.tenant, turn.session_id, turn.session_uid, said.get("error")):
         raise not_found()
+    pending = said.get("pending_tool_call")
+    if pending is None:
+        return ended.final
     try:
-        return await with_tokens(api, caller, turn.session_uid, ended.final, ended.at)
+        await add_tokens(api, caller, turn.session_uid, pending, ended.at)
     except ServiceUnavailable:
         return None
+    return json_text(said)
