@@ -1,7 +1,6 @@
 """Cursors of lists: opaque to clients, the place of the last row for us."""
 
 import base64
-import binascii
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -19,65 +18,40 @@ DEFAULT_LIMIT = 50
 _CHANGE = re.compile(r"([0-9]{1,18})-([0-9a-f]{8})")
 
 
-def encode(place: Place) -> str:
+def encode(place: Place | HitPlace) -> str:
     """The cursor behind a row."""
-    return _packed(place.at.isoformat(), str(place.session_uid))
+    parts = [place.at.isoformat(), str(place.session_uid)]
+    if isinstance(place, HitPlace):
+        parts.append(place.id)
+    return base64.urlsafe_b64encode(" ".join(parts).encode()).decode().rstrip("=")
 
 
 def decode(cursor: str | None) -> Place | None:
     """The place that a cursor names, None for none. Raises RequestRefused (422) for anything that `encode` didn't make."""
     if cursor is None:
         return None
-    at, uid = _unpacked(cursor, 2)
-    return Place(_time(at), _uid(uid))
-
-
-def encode_hit(place: HitPlace) -> str:
-    """The cursor behind a hit."""
-    return _packed(place.at.isoformat(), str(place.session_uid), place.id)
+    at, uid, _ = _parts(cursor, 0)
+    return Place(at, uid)
 
 
 def decode_hit(cursor: str | None) -> HitPlace | None:
-    """The same for `encode_hit`."""
+    """The same for a hit's."""
     if cursor is None:
         return None
-    at, uid, id = _unpacked(cursor, 3)
-    return HitPlace(_time(at), _uid(uid), id)
+    at, uid, (id,) = _parts(cursor, 1)
+    return HitPlace(at, uid, id)
 
 
-def _packed(*parts: str) -> str:
-    return base64.urlsafe_b64encode(" ".join(parts).encode()).decode().rstrip("=")
-
-
-def _unpacked(cursor: str, count: int) -> list[str]:
+def _parts(cursor: str, more: int) -> tuple[datetime, UUID, list[str]]:
+    """What a cursor says: a time, a session, and so many words more."""
     try:
-        parts = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode().split(" ")
-    except (ValueError, binascii.Error) as error:
-        raise _no_cursor() from error
-    if len(parts) != count or "\0" in parts[-1]:
-        raise _no_cursor()
-    return parts
-
-
-def _time(text: str) -> datetime:
-    try:
-        time = datetime.fromisoformat(text)
-        if time.tzinfo is None:
-            raise ValueError("a time without offset")
-        return time.astimezone(UTC)
+        text, uid, *words = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode().split(" ")
+        at = datetime.fromisoformat(text)
+        if len(words) != more or "\0" in "".join(words) or at.tzinfo is None:
+            raise ValueError("of another list, with a NUL, or a time without offset")
+        return at.astimezone(UTC), UUID(uid), words
     except (ValueError, OverflowError) as error:
-        raise _no_cursor() from error
-
-
-def _uid(text: str) -> UUID:
-    try:
-        return UUID(text)
-    except ValueError as error:
-        raise _no_cursor() from error
-
-
-def _no_cursor() -> RequestRefused:
-    return RequestRefused(422, "this is not a cursor of this list")
+        raise RequestRefused(422, "this is not a cursor of this list") from error
 
 
 def change_cursor(change: int, session_uid: UUID) -> str:
@@ -100,6 +74,6 @@ def parse_changes(after: str | None, session_uid: UUID) -> tuple[int, datetime |
         raise RequestRefused(422, f"{after!r} is neither a cursor of this feed nor an ISO time") from error
 
 
-def next_cursor(places: Sequence[Place], limit: int) -> str | None:
+def next_cursor(places: Sequence[Place | HitPlace], limit: int) -> str | None:
     """The cursor behind the page, None if no row is behind it. `places` are those of the page and, if there is one, of the next row."""
     return encode(places[limit - 1]) if len(places) > limit else None

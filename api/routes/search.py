@@ -10,7 +10,7 @@ from api.deps import ApiDep
 from api.errors import RequestRefused
 from api.intake import StrictRoute
 from api.openapi import problems
-from api.paging import DEFAULT_LIMIT, Limit, decode_hit, encode_hit
+from api.paging import DEFAULT_LIMIT, Limit, decode_hit, next_cursor
 
 router = APIRouter(prefix="/api/search", tags=["transcripts"], route_class=StrictRoute)
 
@@ -39,4 +39,4 @@ async def search_sessions(q: Words, api: ApiDep, caller: CallerDep, limit: Limit
         raise RequestRefused(422, "q must not contain NUL characters")
     found = await api.search.messages(caller.tenant, caller.principal, q, behind=decode_hit(cursor), count=limit + 1)
     hits = [SearchHit(session_id=hit.session_id, message_id=hit.message_id, snippet=hit.snippet) for hit in found[:limit]]
-    return SearchHits(hits=hits, next_cursor=encode_hit(found[limit - 1].place) if len(found) > limit else None)
+    return SearchHits(hits=hits, next_cursor=next_cursor([hit.place for hit in found], limit))
