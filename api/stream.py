@@ -78,15 +78,16 @@ async def event_stream(
     The first look at the log comes before the answer. Raises RequestRefused (410) if what followed `start` is gone, ServiceUnavailable.
     """
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", **(headers or {})}
-    chunks = _chunks(api, caller, session_id, session_uid, start, until_turn)
-    try:
-        await anext(chunks)
-    except CursorExpired as expired:
-        if start is None:  # more was removed just now
-            return await event_stream(api, caller, session_id, session_uid, expired.oldest, until_turn=until_turn, headers=headers)
-        detail = f"the events that followed {start} were removed, because they were old; begin after {expired.oldest}, and read the messages for what came before"
-        raise RequestRefused(410, detail, "cursor_expired", after=str(expired.oldest)) from expired
-    return EventStream(chunks, headers=headers)
+    while True:
+        chunks = _chunks(api, caller, session_id, session_uid, start, until_turn)
+        try:
+            await anext(chunks)
+            return EventStream(chunks, headers=headers)
+        except CursorExpired as expired:
+            if start is not None:
+                detail = f"the events that followed {start} were removed, because they were old; begin after {expired.oldest}, and read the messages for what came before"
+                raise RequestRefused(410, detail, "cursor_expired", after=str(expired.oldest)) from expired
+            start = expired.oldest  # more was removed just now
 
 
 async def _chunks(
@@ -145,12 +146,9 @@ class _Reader:
 
     async def next(self) -> list[bytes]:
         """What is to be sent now; waits for it. Nothing: there is something else to look at first."""
-        if not self._caught_up and not self.shut_out:
-            return await self._from_table()
-        while True:
-            if self.shut_out:
-                self.ended = True
-                return []
+        while not self.shut_out:
+            if not self._caught_up:
+                return await self._from_table()
             changed = self._tail.changed
             entries = self._tail.after(self._cursor)
             frames = None if entries is None else self._from_tail(entries) if entries else []
@@ -162,6 +160,8 @@ class _Reader:
             if self._tail.gone or self._tail.failed or self._api.stopping.is_set():
                 return []
             await changed.wait()
+        self.ended = True
+        return []
 
     @property
     def shut_out(self) -> bool:
