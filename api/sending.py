@@ -140,12 +140,12 @@ class Workflows:
     async def _update(self, session_id: str, name: str, payload: Input, answer: type[_R], update_id: str, *, start: bool) -> _R:
         telemetry.identify(tenant=payload.tenant, session_id=session_id)
         workflow_id = session_workflow_id(payload.tenant, session_id)
-        summary = f"conversation of {payload.principal}, tenant {payload.tenant}"
         turnstile = self._turnstiles.setdefault(workflow_id, asyncio.Semaphore(AT_ONCE))
 
         async def offer(life: int) -> _R:
             taken: _R
             if start:
+                summary = f"conversation of {payload.principal}, tenant {payload.tenant}"
                 operation = session_start(payload.tenant, session_id, self._task_queue, summary)
                 offered_as = f"{update_id}/{life}" if life else update_id
                 try:

@@ -17,7 +17,6 @@ from api.deps import ApiDep
 from api.errors import RequestRefused
 from api.intake import StrictRoute
 from api.openapi import problems
-from workflows.model.session import Caller
 
 router = APIRouter(prefix="/codec", tags=["operators"], route_class=StrictRoute)
 
@@ -40,30 +39,29 @@ class CodecPayloads(BaseModel):
     payloads: list[CodecPayload] = Field(default=[], max_length=10_000)
 
 
-def operator(caller: CallerDep) -> Caller:
-    """The caller, who has to be an admin. Raises RequestRefused (403)."""
+async def codec_of(api: ApiDep, caller: CallerDep) -> Codec:
+    """The codec of the caller's tenant. Raises RequestRefused (403) for a caller who is no admin."""
     if not caller.is_admin:
         raise RequestRefused(403, "payloads are read and written by admins of their tenant")
-    return caller
+    return Codec(api.codec, api.storage, caller.tenant)
 
 
-OperatorDep = Annotated[Caller, Depends(operator)]
+CodecDep = Annotated[Codec, Depends(codec_of)]
 PreserveQuery = Annotated[
     bool, Query(alias="preserveStorageRefs", description="Leaves references to large payloads as they are, to be asked for at /download.")
 ]
 
 
 @router.post("/decode", responses=problems(401, 403, 413, 415, 422, 503))
-async def decode(body: CodecPayloads, api: ApiDep, caller: OperatorDep, preserve: PreserveQuery = False) -> CodecPayloads:
+async def decode(body: CodecPayloads, codec: CodecDep, preserve: PreserveQuery = False) -> CodecPayloads:
     """Payloads in plain text. One that is another tenant's, damaged or gone comes back as it was."""
-    codec = Codec(api.codec, api.storage, caller.tenant)
     return _answer([payload if preserve and is_reference(payload) else await codec.shown(payload) for payload in _taken(body)])
 
 
 @router.post("/download", responses=problems(401, 403, 404, 413, 415, 422, 503))
-async def download(body: CodecPayloads, api: ApiDep, caller: OperatorDep) -> CodecPayloads:
+async def download(body: CodecPayloads, codec: CodecDep) -> CodecPayloads:
     """Large payloads that histories refer to, in plain text. All must be such references, and each be there."""
-    codec, references = Codec(api.codec, api.storage, caller.tenant), _taken(body)
+    references = _taken(body)
     if not all(map(is_reference, references)):
         raise RequestRefused(422, "a payload is no reference to one that is kept elsewhere")
     try:
@@ -73,9 +71,9 @@ async def download(body: CodecPayloads, api: ApiDep, caller: OperatorDep) -> Cod
 
 
 @router.post("/encode", responses=problems(401, 403, 413, 415, 422, 503))
-async def encode(body: CodecPayloads, api: ApiDep, caller: OperatorDep) -> CodecPayloads:
+async def encode(body: CodecPayloads, codec: CodecDep) -> CodecPayloads:
     """Payloads as sessions of the caller's tenant keep them: encrypted, if there is a key."""
-    return _answer(await Codec(api.codec, api.storage, caller.tenant).kept(_taken(body)))
+    return _answer(await codec.kept(_taken(body)))
 
 
 def _taken(body: CodecPayloads) -> list[Payload]:
