@@ -21,6 +21,9 @@ CLOCKS = timedelta(seconds=5)
 Found = dict[PayloadStore, list[str]]
 """Payloads' keys, by the place that they are in."""
 
+Payloads = dict[PayloadStore, list[Stored]]
+"""Payloads as they are stored, likewise."""
+
 
 class StillInFlight(OutlastError):
     """Payloads are so young that a request may carry them that no history shows yet."""
@@ -41,12 +44,7 @@ class Leftovers:
         """
         if S3 not in {store.driver for store in self._stores} and await self._runs.refer_to_driver(run_ids, S3):
             raise no_bucket()
-        found = {}
-        for store in self._stores:
-            stored = await store.of_workflow(self._workflow_id)
-            names = await self._runs.referred_to(run_ids, {one.name for one in stored})
-            found[store] = [one.key for one in stored if one.name in names]
-        return found
+        return _keys(await self._picked(await self._stored(), run_ids, referred=True))
 
     async def of_ended(self, ended: datetime, now: datetime) -> Found:
         """Those of a session that has ended and whose runs are gone.
@@ -55,23 +53,17 @@ class Leftovers:
         is so young that it could be on its way into a run that has begun since, or is about to begin.
         """
         others = await self._runs.all()
-        found = {}
-        for store in self._stores:
-            left = await self._unreferred(store, others)
-            if others:
-                left = [one for one in left if one.at <= ended + CLOCKS]
-            if any(one.at > now - IN_FLIGHT for one in left):
-                raise StillInFlight("payloads of the session's last moments may be on their way to another one under its id")
-            found[store] = [one.key for one in left]
-        return found
+        stored = await self._stored(ended + CLOCKS if others else None)
+        left = await self._picked(stored, others, referred=False)
+        if any(one.at > now - IN_FLIGHT for payloads in left.values() for one in payloads):
+            raise StillInFlight("payloads of the session's last moments may be on their way to another one under its id")
+        return _keys(left)
 
     async def older_than(self, before: datetime) -> Found:
         """Those that were stored before a time, whatever became of their session. `before` is at least IN_FLIGHT ago."""
-        found = {}
-        for store in self._stores:
-            stored = [one for one in await store.of_workflow(self._workflow_id) if one.at <= before]
-            found[store] = [one.key for one in await self._unreferred(store, await self._runs.all(), stored)] if stored else []
-        return found
+        stored = await self._stored(before)
+        run_ids = await self._runs.all() if any(stored.values()) else ()
+        return _keys(await self._picked(stored, run_ids, referred=False))
 
     async def remove(self, found: Found, erasure_id: str | None = None) -> int:
         """Removes payloads, page by page, and counts each for an erasure. Answers how many there were."""
@@ -81,7 +73,16 @@ class Leftovers:
                 removed += await store.remove(keys[start : start + PAGE], erasure_id)
         return removed
 
-    async def _unreferred(self, store: PayloadStore, run_ids: Collection[str], stored: list[Stored] | None = None) -> list[Stored]:
-        stored = await store.of_workflow(self._workflow_id) if stored is None else stored
-        names = await self._runs.referred_to(run_ids, {one.name for one in stored})
-        return [one for one in stored if one.name not in names]
+    async def _stored(self, before: datetime | None = None) -> Payloads:
+        """All that were stored before a time, if one is given. Taken before histories are read: what comes after may be referred to later."""
+        found = {store: await store.of_workflow(self._workflow_id) for store in self._stores}
+        return {store: [one for one in stored if before is None or one.at <= before] for store, stored in found.items()}
+
+    async def _picked(self, found: Payloads, run_ids: Collection[str], *, referred: bool) -> Payloads:
+        """Those to which runs refer, or those to which they don't."""
+        names = await self._runs.referred_to(run_ids, {one.name for stored in found.values() for one in stored})
+        return {store: [one for one in stored if (one.name in names) is referred] for store, stored in found.items()}
+
+
+def _keys(found: Payloads) -> Found:
+    return {store: [one.key for one in stored] for store, stored in found.items()}

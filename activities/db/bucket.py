@@ -119,16 +119,16 @@ class Bucket(S3StorageDriverClient):
             if not versions:
                 await self._ask("delete_object", Key=whole_key)
                 return
-            for what in ("Versions", "DeleteMarkers"):
-                found = [entry async for entry in self._listed("list_object_versions", what, Prefix=whole_key)]
-                for entry in found:
-                    await self._ask("delete_object", Key=entry["Key"], VersionId=entry["VersionId"])
+            found = [entry async for entry in self._listed("list_object_versions", "Versions", "DeleteMarkers", Prefix=whole_key)]
+            for entry in found:
+                await self._ask("delete_object", Key=entry["Key"], VersionId=entry["VersionId"])
 
-    async def _listed(self, operation: str, what: str, **which: str) -> AsyncIterator[dict[str, Any]]:
+    async def _listed(self, operation: str, *kinds: str, **which: str) -> AsyncIterator[dict[str, Any]]:
         async with self._answering(None) as client:
             async for page in client.get_paginator(operation).paginate(Bucket=self.name, **which):
-                for entry in page.get(what, ()):
-                    yield entry
+                for kind in kinds:
+                    for entry in page.get(kind, ()):
+                        yield entry
 
     async def _ask(self, operation: str, **arguments: Any) -> dict[str, Any]:
         async with self._answering(self._settings.s3_timeout_seconds) as client:

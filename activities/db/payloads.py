@@ -46,8 +46,8 @@ class Stored:
 
     @property
     def name(self) -> str:
-        """What a history that refers to it has in plain text: a uuid, or a digest at the end of a path."""
-        return self.key.rpartition("/")[2]
+        """What a history that refers to it has in plain text."""
+        return name_of(self.key)
 
 
 class PayloadStore(Protocol):
@@ -134,6 +134,11 @@ class PostgresPayloads:
         return removed
 
 
+def name_of(key: str) -> str:
+    """The part of a payload's key that is its alone: a uuid, or a digest at the end of a path."""
+    return key.rpartition("/")[2]
+
+
 def is_reference(payload: Payload) -> bool:
     """Whether a payload stands for one in external storage."""
     return payload.metadata.get("messageType") == REFERENCE
@@ -145,4 +150,4 @@ def _workflow_of(context: StorageDriverStoreContext) -> str:
     return (target.id if isinstance(target, StorageDriverWorkflowInfo) else None) or ""
 
 
-__all__ = ["PayloadElsewhere", "PayloadGone", "PayloadStore", "PostgresDriver", "PostgresPayloads", "Stored", "is_reference"]
+__all__ = ["PayloadElsewhere", "PayloadGone", "PayloadStore", "PostgresDriver", "PostgresPayloads", "Stored", "is_reference", "name_of"]

@@ -19,7 +19,7 @@ from temporalio.converter import (
 )
 
 from activities.db.bucket import Bucket
-from activities.db.payloads import PayloadElsewhere, PayloadGone, Stored
+from activities.db.payloads import PayloadElsewhere, PayloadGone, Stored, name_of
 from activities.db.pool import Database
 from activities.db.queries import load_queries
 from workflows.contracts.errors import OutlastError
@@ -127,7 +127,7 @@ class S3Payloads:
     async def remove(self, keys: Collection[str], erasure_id: str | None = None) -> int:
         """Removes payloads. Each is counted before it goes, once: who comes again, having died between, finds it counted."""
         if erasure_id is not None:
-            names = [key.rpartition("/")[2] for key in keys]
+            names = [name_of(key) for key in keys]
             async with self._database.connection() as connection:
                 await sql.count_erased_objects(connection, erasure_id=erasure_id, names=names)
         await self._bucket.remove(keys)
