@@ -8,7 +8,7 @@ from datetime import datetime
 from google.protobuf.message import Message
 from temporalio.api.common.v1 import Payload, WorkflowExecution
 from temporalio.api.history.v1 import History
-from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest, GetWorkflowExecutionHistoryRequest
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -31,20 +31,17 @@ class Runs:
 
     async def is_open(self, run_id: str) -> bool:
         """Whether a run goes on."""
-        found = await self._describe(run_id)
-        return found is not None and found.status == WorkflowExecutionStatus.RUNNING
+        return await self._open(run_id) is not None
 
     async def goes_on(self, session_uid: str | None = None) -> bool:
         """Whether the newest run is open; with a uid: and is that session's, not another one's that has its id now."""
-        found = await self._describe(None)
-        if found is None or found.status != WorkflowExecutionStatus.RUNNING:
-            return False
-        return session_uid is None or (await found.memo()).get("session_uid") == session_uid
+        newest = await self._open(None)
+        return newest is not None and (session_uid is None or (await newest.memo()).get("session_uid") == session_uid)
 
     async def chain(self, run_id: str) -> AsyncIterator[str]:
         """A run and those that it continues, newest first, as far back as Temporal has them."""
         before: str | None = run_id
-        while before and (events := (await self._history(before, events=1)).events):
+        while before and (events := (await self.history(before, events=1)).events):
             yield before
             before = events[0].workflow_execution_started_event_attributes.continued_execution_run_id
 
@@ -62,19 +59,33 @@ class Runs:
         found = [await self._describe(run_id) for run_id in dict.fromkeys(run_ids)]
         return {run.run_id: run.status == WorkflowExecutionStatus.RUNNING for run in found if run is not None}
 
+    async def history(self, run_id: str, *, events: int | None = None) -> History:
+        """The first so many events of a run, by default all; none of a run that is gone. What they refer to is not loaded."""
+        history = History()
+        try:
+            async for event in self._client.get_workflow_handle(self._id, run_id=run_id).fetch_history_events(page_size=events):
+                history.events.append(event)
+                if len(history.events) == events:
+                    break
+        except RPCError as error:
+            if error.status != RPCStatusCode.NOT_FOUND:
+                raise
+            return History()
+        return history
+
     async def referred_to(self, run_ids: Collection[str], names: Collection[str]) -> set[str]:
         """Those of these payloads in external storage that the histories of runs refer to: by their names, which are never encrypted."""
         wanted = {name.encode(): name for name in names}
         found: set[str] = set()
         for run_id in run_ids if wanted else ():
-            named = set(NAMES.findall((await self._history(run_id)).SerializeToString()))
+            named = set(NAMES.findall((await self.history(run_id)).SerializeToString()))
             found.update(name for written, name in wanted.items() if written in named)
         return found
 
     async def refer_to_driver(self, run_ids: Collection[str], driver: str) -> bool:
         """Whether the histories of runs refer to payloads that a driver of external storage keeps."""
         for run_id in run_ids:
-            history = await self._history(run_id)
+            history = await self.history(run_id)
             if driver.encode() in history.SerializeToString() and driver in map(_driver_of, _payloads(history)):
                 return True
         return False
@@ -89,6 +100,10 @@ class Runs:
             if error.status != RPCStatusCode.NOT_FOUND:
                 raise
 
+    async def _open(self, run_id: str | None) -> WorkflowExecutionDescription | None:
+        found = await self._describe(run_id)
+        return found if found is not None and found.status == WorkflowExecutionStatus.RUNNING else None
+
     async def _describe(self, run_id: str | None) -> WorkflowExecutionDescription | None:
         try:
             return await self._client.get_workflow_handle(self._id, run_id=run_id).describe()
@@ -96,26 +111,6 @@ class Runs:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return None
             raise
-
-    async def _history(self, run_id: str, *, events: int = 0) -> History:
-        """The first so many events of a run, by default all; none of a run that is gone. What they refer to is not loaded."""
-        history = History()
-        request = GetWorkflowExecutionHistoryRequest(
-            namespace=self._client.namespace,
-            execution=WorkflowExecution(workflow_id=self._id, run_id=run_id),
-            maximum_page_size=events,
-        )
-        while True:
-            try:
-                page = await self._client.workflow_service.get_workflow_execution_history(request)
-            except RPCError as error:
-                if error.status == RPCStatusCode.NOT_FOUND:
-                    return history
-                raise
-            history.events.extend(page.history.events)
-            if events or not page.next_page_token:
-                return history
-            request.next_page_token = page.next_page_token
 
 
 def _driver_of(payload: Payload) -> str | None:

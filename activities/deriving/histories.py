@@ -8,9 +8,9 @@ from typing import Any
 from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
-from temporalio.client import Client, WorkflowHistory
+from temporalio.client import Client
 from temporalio.converter import DataConverter, WorkflowSerializationContext
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from activities.runs import Runs
 from workflows.contracts.carried import SessionState
@@ -100,38 +100,22 @@ class Histories:
     async def of(self, session: SessionRef) -> Story:
         """What is retained of a session; nothing if no run is. Raises ServiceUnavailable."""
         workflow_id = session_workflow_id(session.tenant, session.session_id)
-        try:
-            run_ids = await self._run_ids(workflow_id)
-            runs = [await self._run(workflow_id, run_id, session) for run_id in run_ids]
-        except RPCError as error:
-            raise ServiceUnavailable("temporal", error.message) from error
-        own = sorted((run for run in runs if run is not None), key=lambda run: run.began_at)
-        return Story(_unbroken(own))
-
-    async def _run_ids(self, workflow_id: str) -> list[str]:
-        """Those that are listed, and the newest with all that it continues: a list may lag behind."""
         runs = Runs(self._client, workflow_id)
-        found = dict.fromkeys(await runs.all())
-        for newest in list(found):
-            found.update(dict.fromkeys([run_id async for run_id in runs.chain(newest)]))
-        return list(found)
-
-    async def _run(self, workflow_id: str, run_id: str, session: SessionRef) -> Run | None:
-        try:
-            history = await self._client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history()
-        except RPCError as error:
-            if error.status == RPCStatusCode.NOT_FOUND:
-                return None
-            raise
         converter = self._client.data_converter.with_context(
             WorkflowSerializationContext(namespace=self._client.namespace, workflow_id=workflow_id)
         )
-        return await read_run(history, run_id, session, converter)
+        try:
+            found = [await _run((await runs.history(run_id)).events, run_id, session, converter) for run_id in await runs.all()]
+        except RPCError as error:
+            raise ServiceUnavailable("temporal", error.message) from error
+        own = sorted((run for run in found if run is not None), key=lambda run: run.began_at)
+        return Story(_unbroken(own))
 
 
-async def read_run(history: WorkflowHistory, run_id: str, session: SessionRef, converter: DataConverter) -> Run | None:
-    """A run as far as it is the session's; None if it is another session's of the same name, or nothing came of it."""
-    events = history.events
+async def _run(events: Sequence[HistoryEvent], run_id: str, session: SessionRef, converter: DataConverter) -> Run | None:
+    """A run as far as it is the session's; None if it is another session's of the same name, is gone, or nothing came of it."""
+    if not events:
+        return None
     began = events[0].workflow_execution_started_event_attributes
     start = await _decoded(converter, began.input.payloads, SessionStart)
     head = SessionState.model_validate_json(start.carried).head if start.carried else None
@@ -187,4 +171,4 @@ def _unbroken(runs: list[Run]) -> list[Run]:
     return kept
 
 
-__all__ = ["Histories", "Run", "Story", "Write", "read_run"]
+__all__ = ["Histories", "Run", "Story", "Write"]
