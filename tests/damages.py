@@ -55,6 +55,7 @@ DAMAGES = (
     Damage("steering that was given twice", "update steering set status = 'pending', message_id = null, turn_id = null, before_segment = null, delivered_at = null "
            "where session_uid = $1 and id = 'be-brief'", "wrong status"),
     Damage("a wrong tip", "update branches set tip_depth = tip_depth + 7 where session_uid = $1 and branch = 0", "branch with a wrong tip"),
+    Damage("a wrong depth", "update messages set depth = depth + 1000 where session_uid = $1 and content = 'go on'", "wrong depth"),
     Damage("a lost end", "update turns set final = null, state = 'running', ended_at = null where session_uid = $1 and number = 1", "wrong state"),
 )  # fmt: skip
 

@@ -45,17 +45,18 @@ RELATIONS = (
     Relation("host_batches", ("turn_id", "step")),
     Relation("calls", ("call_id",)),
 )
-STORED = ("branches", "messages", "segments", "model_messages", "turns", "steps", "steering", "host_batches", "calls")
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What is wrong with a row. `row` names its table and key."""
+    """What is wrong with a row. `row` names its table and key; `relation` and `key` are these two where a comparison found it."""
 
     what: str
     row: str
     expected: str = ""
     found: str = ""
+    relation: str = ""
+    key: tuple[str, ...] = ()
 
 
 class Shadow:
@@ -118,24 +119,19 @@ class Shadow:
         return found
 
     async def _compared(self, relation: Relation, session_uid: UUID) -> list[Difference]:
-        shape = {"relation": relation.name, "keys": list(relation.keys), "left_out": list(relation.left_out)}
-        statement = await owned.comparing(self.conn, **shape)
-        columns = [row["name"] async for row in owned.compared_columns(self.conn, **shape)]
-        rows = await self.conn.fetch(statement, session_uid, MOST_DIFFERENCES, timeout=STATEMENT_SECONDS)
-        return [difference for row in rows for difference in _of_row(relation, columns, row)]
+        keys, left_out = list(relation.keys), list(relation.left_out)
+        comparing = await owned.comparing(self.conn, relation=relation.name, keys=keys, left_out=left_out)
+        rows = await self.conn.fetch(comparing["statement"], session_uid, MOST_DIFFERENCES, timeout=STATEMENT_SECONDS)
+        return [difference for row in rows for difference in _of_row(relation, comparing["columns"], row)]
 
     async def replace(self, session_uid: UUID, found: list[Difference]) -> None:
         """Puts the derived rows where the real ones are. Readers of the feed see what changed again."""
-        changed = {
-            name: [key for table, key in (one.row.split(" ", 1) for one in found) if table == name] for name in ("messages", "steering")
-        }
-        hang_on = [one.row.split(" ", 1)[1].split("/")[0] for one in found if one.row.startswith(("segments ", "model_messages "))]
-        ids = [*changed["messages"], *hang_on]
-        await owned.number_changes(self.conn, session_uid=session_uid, ids=ids, steering=changed["steering"])
+        ids = [one.key[0] for one in found if one.relation in ("messages", "segments", "model_messages")]
+        steering = [one.key[0] for one in found if one.relation == "steering"]
+        await owned.number_changes(self.conn, session_uid=session_uid, ids=ids, steering=steering)
         await owned.forget_details(self.conn, session_uid=session_uid)
         await owned.forget_frame(self.conn, session_uid=session_uid)
-        for name in STORED:
-            await getattr(owned, f"store_derived_{name}")(self.conn, session_uid=session_uid)
+        await owned.store_derived_rows(self.conn, session_uid=session_uid)
         cursor = (await owned.actual_session(self.conn, session_uid=session_uid))["cursor"]
         note = json.dumps({"s": str(session_uid), "e": cursor})
         await owned.store_derived_session(self.conn, session_uid=session_uid, note=note)
@@ -149,13 +145,14 @@ class Shadow:
 
 
 def _of_row(relation: Relation, columns: list[str], row: Any) -> list[Difference]:
-    named = f"{relation.name} {'/'.join(row['key'])}"
+    key = tuple(row["key"])
+    named = f"{relation.name} {'/'.join(key)}"
     if not row["there"]:
-        return [Difference("lost row", named, "a row", "none")]
+        return [Difference("lost row", named, "a row", "none", relation.name, key)]
     if not row["derived"]:
-        return [Difference("row that no history made", named, "none", "a row")]
+        return [Difference("row that no history made", named, "none", "a row", relation.name, key)]
     return [
-        Difference(f"wrong {column}", named, _said(expected), _said(found))
+        Difference(f"wrong {column}", named, _said(expected), _said(found), relation.name, key)
         for column, expected, found in zip(columns, row["expected"], row["found"], strict=True)
         if expected != found
     ]

@@ -42,7 +42,6 @@ class Verifier:
         self._shadow = shadow
         self._histories = histories
         self._limit = settings.tool_text_limit
-        self._by_themselves: list[Difference] = []
         self._version = ""
 
     async def verify(self, session: SessionRef) -> Verdict:
@@ -74,7 +73,7 @@ class Verifier:
         uid = UUID(session.session_uid)
         if any(one.what == UNPLAYABLE for one in verdict.differences):
             return False
-        derivable = [one for one in verdict.differences if one not in self._by_themselves]
+        derivable = [one for one in verdict.differences if one.relation]
         if derivable:
             await self._shadow.replace(uid, derivable)
         if gap := await self._shadow.close_gap(uid):
@@ -90,7 +89,7 @@ class Verifier:
         row = await owned.actual_session(self._shadow.conn, session_uid=uid)
         if row is None:
             return Verdict(session, "gone")
-        self._by_themselves = await self._checked(uid)
+        by_themselves = await self._checked(uid)
         self._version = row["version"]
         try:
             story = await self._histories.of(session)
@@ -98,10 +97,10 @@ class Verifier:
             raise
         except Exception as error:
             problem = Difference(UNPLAYABLE, "-", "", f"{type(error).__name__}: {error}")
-            return Verdict(session, "differs", [*self._by_themselves, problem])
+            return Verdict(session, "differs", [*by_themselves, problem])
         if story.under_way or row["streaming"]:
             return Verdict(session, "busy")
-        verdict = Verdict(session, differences=list(self._by_themselves))
+        verdict = Verdict(session, differences=by_themselves)
         if not story.runs:
             verdict.notes.append("no history of it is retained: its rows are kept, and can't be derived")
         else:

@@ -15,10 +15,6 @@ begin
     'step_progress', 'host_batches', 'calls', 'events', 'live_deltas', 'usage_ledger', 'audit', 'prompt_snapshots']
   loop
     execute format('create temp view actual_%1$s as select * from %1$I', relation);
-  end loop;
-  foreach relation in array array['sessions', 'branches', 'messages', 'segments', 'model_messages', 'turns', 'steering', 'steps',
-    'step_progress', 'host_batches', 'calls', 'events', 'live_deltas', 'usage_ledger', 'audit', 'prompt_snapshots']
-  loop
     execute format('create temp table %1$I (like %1$I including all) on commit delete rows', relation);
   end loop;
 end $$;
@@ -84,12 +80,13 @@ update steering e set number = -n.number from numbered n where e.session_uid = :
 -- What keep_steering_numbers made negative.
 update steering set number = -number where session_uid = :session_uid and number < 0;
 
--- name: comparing(relation, keys, left_out)$
+-- name: comparing(relation, keys, left_out)^
 -- The statement that compares a table's derived rows with the real ones of a session: each row that differs, by its key, whether it is derived and
--- whether it is there, and the values of its other columns, in the order of `compared_columns`.
+-- whether it is there, and the values of its other columns, in the order of `columns`.
 with shape as (
   select string_agg(format('e.%1$I::text', column_name), ', ' order by column_name) as derived,
-    string_agg(format('f.%1$I::text', column_name), ', ' order by column_name) as had
+    string_agg(format('f.%1$I::text', column_name), ', ' order by column_name) as had,
+    array_agg(column_name order by column_name) as columns
   from unnest(:keys::text[] || :left_out::text[] || array['session_uid']) as skipped (name)
   right join (
     select attname::text as column_name from pg_attribute
@@ -104,12 +101,5 @@ select format('select array[%1$s] as key, e.session_uid is not null as derived, 
   'array[%2$s]::text[] as expected, array[%3$s]::text[] as found '
   'from (select * from %4$I where session_uid = $1) e full join (select * from actual_%4$s where session_uid = $1) f on %5$s '
   'where e.session_uid is null or f.session_uid is null or array[%2$s]::text[] is distinct from array[%3$s]::text[] order by 1 limit $2',
-  key, derived, had, :relation::text, same)
+  key, derived, had, :relation::text, same) as statement, columns
 from shape, keyed;
-
--- name: compared_columns(relation, keys, left_out)
--- The columns whose values a comparison answers, in their order.
-select attname::text as name from pg_attribute
-where attrelid = to_regclass('pg_temp.' || :relation) and attnum > 0 and not attisdropped
-  and attname::text <> all (:keys::text[] || :left_out::text[] || array['session_uid'])
-order by attname::text;

@@ -49,6 +49,27 @@ with g as (
 )
 delete from actual_branches where session_uid = :session_uid::uuid;
 
+-- name: store_derived_rows(session_uid)!
+-- What hangs on the session's row, as it was derived.
+with b as (
+  insert into actual_branches select * from branches where session_uid = :session_uid::uuid
+), m as (
+  insert into actual_messages select * from messages where session_uid = :session_uid::uuid
+), s as (
+  insert into actual_segments select * from segments where session_uid = :session_uid::uuid
+), r as (
+  insert into actual_model_messages select * from model_messages where session_uid = :session_uid::uuid
+), t as (
+  insert into actual_turns select * from turns where session_uid = :session_uid::uuid
+), p as (
+  insert into actual_steps select * from steps where session_uid = :session_uid::uuid
+), g as (
+  insert into actual_steering select * from steering where session_uid = :session_uid::uuid
+), h as (
+  insert into actual_host_batches select * from host_batches where session_uid = :session_uid::uuid
+)
+insert into actual_calls select * from calls where session_uid = :session_uid::uuid;
+
 -- name: store_derived_session(session_uid, note)$
 -- The session's row as it was derived, and the note that wakes readers.
 with s as (
@@ -79,39 +100,3 @@ with last as (
   where s.session_uid = :session_uid::uuid
 )
 delete from actual_events e using last l where e.session_uid = :session_uid::uuid and e.seq <= l.seq;
-
--- name: store_derived_branches(session_uid)!
--- Rows as they were derived.
-insert into actual_branches select * from branches where session_uid = :session_uid;
-
--- name: store_derived_messages(session_uid)!
--- Rows as they were derived.
-insert into actual_messages select * from messages where session_uid = :session_uid;
-
--- name: store_derived_segments(session_uid)!
--- Rows as they were derived.
-insert into actual_segments select * from segments where session_uid = :session_uid;
-
--- name: store_derived_model_messages(session_uid)!
--- Rows as they were derived.
-insert into actual_model_messages select * from model_messages where session_uid = :session_uid;
-
--- name: store_derived_turns(session_uid)!
--- Rows as they were derived.
-insert into actual_turns select * from turns where session_uid = :session_uid;
-
--- name: store_derived_steps(session_uid)!
--- Rows as they were derived.
-insert into actual_steps select * from steps where session_uid = :session_uid;
-
--- name: store_derived_steering(session_uid)!
--- Rows as they were derived.
-insert into actual_steering select * from steering where session_uid = :session_uid;
-
--- name: store_derived_host_batches(session_uid)!
--- Rows as they were derived.
-insert into actual_host_batches select * from host_batches where session_uid = :session_uid;
-
--- name: store_derived_calls(session_uid)!
--- Rows as they were derived.
-insert into actual_calls select * from calls where session_uid = :session_uid;
