@@ -52,7 +52,7 @@ class Erasures:
             if (counted := await sql.rows_erased(conn, id=uid)) is not None:
                 return Erased(rows=json.loads(counted))
             rows = await _rows_of(conn, uid)
-            owner = await sql.owner_to_erase(conn, session_uid=uid)
+            owner = await sql.owner_of(conn, session_uid=uid)
             await sql.note_erasure(
                 conn,
                 id=uid,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from temporalio.api.deployment.v1 import WorkerDeploymentVersion as VersionMessage
 from temporalio.api.enums.v1 import TaskQueueType, VersionDrainageStatus, WorkerVersioningMode
 from temporalio.api.taskqueue.v1 import PollerInfo, TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, DescribeWorkerDeploymentRequest
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, DescribeTaskQueueResponse, DescribeWorkerDeploymentRequest
 from temporalio.client import Client
 from temporalio.common import WorkerDeploymentVersion
 from temporalio.service import RPCError, RPCStatusCode
@@ -97,13 +97,7 @@ def own_version(settings: WorkerSettings) -> Version:
 
 async def routing_of(client: Client, task_queue: str) -> Routing:
     """Where Temporal sends the sessions of a task queue. A change of the current version shows within a second or two. Raises RPCError."""
-    answer = await client.workflow_service.describe_task_queue(
-        DescribeTaskQueueRequest(
-            namespace=client.namespace,
-            task_queue=TaskQueue(name=task_queue),
-            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-        )
-    )
+    answer = await _described(client, task_queue)
     since = datetime.now(UTC) - POLLED_WITHIN
     told = answer.versioning_info
     return Routing(
@@ -119,14 +113,7 @@ async def longest_wait(client: Client, task_queue: str) -> timedelta:
     """For how long the oldest workflow task of the queue, of whatever version, has been waiting for a worker: Temporal's estimate, zero
     where none waits. Raises RPCError.
     """
-    answer = await client.workflow_service.describe_task_queue(
-        DescribeTaskQueueRequest(
-            namespace=client.namespace,
-            task_queue=TaskQueue(name=task_queue),
-            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-            report_stats=True,
-        )
-    )
+    answer = await _described(client, task_queue, stats=True)
     return answer.stats.approximate_backlog_age.ToTimedelta()
 
 
@@ -163,6 +150,16 @@ def remainders(found: Mapping[WorkerDeploymentVersion, int], polled: Set[Version
         f"open runs of earlier versions: {served}" if served else "",
         f"open runs of versions without workers: {alone}; start workers of them, or move the runs (docs/operations.md)" if alone else "",
     )
+
+
+async def _described(client: Client, task_queue: str, *, stats: bool = False) -> DescribeTaskQueueResponse:
+    request = DescribeTaskQueueRequest(
+        namespace=client.namespace,
+        task_queue=TaskQueue(name=task_queue),
+        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+        report_stats=stats,
+    )
+    return await client.workflow_service.describe_task_queue(request)
 
 
 def _version(message: VersionMessage) -> Version:

@@ -15,10 +15,6 @@ union all select 'events', count(*)::integer from events where session_uid = :se
 union all select 'live_deltas', count(*)::integer from live_deltas where session_uid = :session_uid
 union all select 'idempotency_keys', count(*)::integer from idempotency_keys where session_uid = :session_uid;
 
--- name: owner_to_erase(session_uid)$
--- Whose session it is that goes.
-select owner from sessions where session_uid = :session_uid;
-
 -- name: note_erasure(id, tenant, session_id, principal, rows, begun_at)!
 -- The rows of a session go in this transaction. Twice is once.
 insert into erasures (id, tenant, session_id, principal, rows, begun_at)

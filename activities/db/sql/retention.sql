@@ -5,7 +5,7 @@ select s.session_uid, coalesce((
 from (select session_uid from sessions where session_uid > :behind order by session_uid limit :count) as s
 order by s.session_uid;
 
--- name: forget_events(session_uid, before)$
+-- name: forget_events(session_uid, before)!
 -- Gives up a session's events that are older than a moment: as many as come before the first one that is younger, and before the turn that
 -- was under way then, or still is. Readers are told from here on; a session that somebody writes to is left for the next time.
 with s as (
@@ -26,8 +26,7 @@ with s as (
     then t.seq else t.began end - 1 as seq
   from turn t
 )
-update sessions set events_from = greatest(events_from, cut.seq) from cut where sessions.session_uid = cut.session_uid
-returning sessions.events_from;
+update sessions set events_from = greatest(events_from, cut.seq) from cut where sessions.session_uid = cut.session_uid;
 
 -- name: remove_events(session_uid, count)$
 -- Removes some of the events that were given up; answers how many.

@@ -77,7 +77,7 @@ where m.session_uid = :session_uid and (m.id = any (:also::text[]) or exists (
   select from actual_turns t where t.session_uid = m.session_uid and t.message_id = m.id and t.turn_id = any (:made::text[])))
 order by m.depth;
 
--- name: rewind_message(session_uid, id)^
+-- name: rewind_message(session_uid, id)!
 -- A message that retained runs went on with, as the turns before them left it.
 update messages m set
   content = coalesce((
@@ -94,5 +94,4 @@ update messages m set
   error = (select error from turns t where t.session_uid = m.session_uid and t.message_id = m.id order by number desc limit 1),
   updated_at = greatest(created_at, (select max(ended_at) from turns t where t.session_uid = m.session_uid and t.message_id = m.id)),
   said_at = least(said_at, greatest(created_at, (select max(ended_at) from turns t where t.session_uid = m.session_uid and t.message_id = m.id)))
-where m.session_uid = :session_uid and m.id = :id
-returning id;
+where m.session_uid = :session_uid and m.id = :id;
