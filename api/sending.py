@@ -55,14 +55,17 @@ PROBE_SECONDS = 2.0
 """So long before the patience ends the api looks which of the two it is."""
 
 DOWN_SECONDS = 2.0
-"""How long a Temporal that refuses connections is asked again."""
+"""How long a Temporal that refuses connections, or answers with faults of its own, is asked again."""
 
 FIRST_DELAY_SECONDS = 0.02
 LAST_DELAY_SECONDS = 0.5
 AT_ONCE = 4
 """Updates that one process has in flight for one session. Temporal takes ten from all of them, and refuses more (L4)."""
 
-_AGAIN = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.UNAVAILABLE)
+_BUSY = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION)
+_FAULTS = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.INTERNAL, RPCStatusCode.UNKNOWN, RPCStatusCode.ABORTED, RPCStatusCode.DATA_LOSS)
+"""Temporal's own, whatever was asked of it: what it hides from clients behind "please retry" is one of them."""
+_UNREACHED = "Temporal can't be reached"
 _ROLLED_OVER = "AcceptedUpdateCompletedWorkflow"
 _R = TypeVar("_R", bound=Record)
 
@@ -200,6 +203,7 @@ async def _until_taken(offer: Callable[[int], Awaitable[_R]], *, absent_again: b
     delay = FIRST_DELAY_SECONDS
     clock = asyncio.get_running_loop().time
     down_since: float | None = None
+    told = _UNREACHED
     while True:
         try:
             return await offer(life)
@@ -209,13 +213,14 @@ async def _until_taken(offer: Callable[[int], Awaitable[_R]], *, absent_again: b
             down = False
         except RPCError as error:
             down = _is_down(error, absent_again)
+            told = _UNREACHED if error.status == RPCStatusCode.UNAVAILABLE else f"Temporal failed: {error.message}"
         except RuntimeError as error:
             if "connect" not in str(error):
                 raise
-            down = True
+            down, told = True, _UNREACHED
         down_since = (down_since or clock()) if down else None
         if down_since is not None and clock() - down_since > DOWN_SECONDS:
-            raise ServiceUnavailable("temporal", "Temporal can't be reached", maybe_happened=True)
+            raise ServiceUnavailable("temporal", told, maybe_happened=True)
         await asyncio.sleep(delay)
         delay = min(delay * 1.5, LAST_DELAY_SECONDS)
 
@@ -234,14 +239,14 @@ def _lives_gone(error: WorkflowUpdateFailedError, absent_again: bool) -> int:
 
 
 def _is_down(error: RPCError, absent_again: bool) -> bool:
-    """Whether Temporal is not there, rather than busy for a moment. Raises what no repetition changes."""
+    """Whether Temporal is not there or at fault, rather than busy for a moment. Raises what no repetition changes."""
     if error.status == RPCStatusCode.NOT_FOUND:
         if absent_again:
             return False
         raise not_found() from error
-    if error.status not in _AGAIN:
+    if error.status not in (*_BUSY, *_FAULTS):
         raise ServiceUnavailable("temporal", f"Temporal refused: {error.message}", maybe_happened=True) from error
-    return error.status == RPCStatusCode.UNAVAILABLE
+    return error.status in _FAULTS
 
 
 def _rolled_over(error: WorkflowUpdateFailedError) -> bool:
