@@ -114,13 +114,11 @@ async def _branches_and_failures(system: System, name: str, first: str) -> None:
 async def _interrupted_and_steered(system: System, name: str) -> None:
     go_on = asyncio.Event()
     system.script.then(hangs("Half"))
-    sent = asyncio.create_task(system.chat(name, "stop me"))
-    await system.until(lambda: system.conn.fetchval("select true from live_deltas"))
+    sent = await system.running(name, "stop me")
     await system.post(f"/sessions/{name}/cancel")
     await sent
     system.script.then(waits(go_on, "Some", "thing."), says("With it."))
-    sent = asyncio.create_task(system.chat(name, "long"))
-    await system.until(lambda: system.conn.fetchval("select true from live_deltas"))
+    sent = await system.running(name, "long")
     await steer(system, name, "be brief")
     go_on.set()
     await sent

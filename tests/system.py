@@ -12,7 +12,7 @@ from uuid import uuid4
 import asyncpg
 import httpx
 from fastapi import Request
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 
 from activities.db.client import connect
 from activities.db.locks import StepLocks
@@ -26,6 +26,7 @@ from api.app import create_app
 from profiles.loading import load_profiles
 from settings import ApiSettings, DatabaseSettings, Settings
 from tests import services
+from tests.chains import chain_of
 from tests.models import Script, ScriptedModels, says, script
 from worker import WORKFLOWS, build_worker, measured
 from workflows.contracts.naming import session_workflow_id
@@ -114,8 +115,35 @@ class System:
                     return found
                 await asyncio.sleep(0.02)
 
+    async def idle(self, session: str, turns: int, *, seconds: float = 15.0) -> None:
+        """Waits until a session has had so many turns, and its workflow knows."""
+
+        async def done() -> bool:
+            head: Any = await self.workflow(session).query("head")
+            return bool(head.get("turn_number") == turns) and (await self.get(f"/sessions/{session}"))["live_turn"] is None
+
+        await self.until(done, seconds)
+
+    async def streaming(self) -> None:
+        """Waits until a turn has streamed some text."""
+        await self.until(lambda: self.conn.fetchval("select true from live_deltas"))
+
+    async def recorded(self, event: str, count: int = 1) -> None:
+        """Waits until so many events of a type are in the rows."""
+        await self.until(lambda: self.conn.fetchval("select count(*) >= $2 from events where type = $1", event, count))
+
+    async def running(self, session: str, content: str, **fields: Any) -> "asyncio.Task[Answer]":
+        """A message whose turn has streamed some text and goes on."""
+        sent = asyncio.create_task(self.chat(session, content, **fields))
+        await self.streaming()
+        return sent
+
     def workflow(self, session: str) -> "WorkflowHandle[Any, Any]":
         return self.temporal.get_workflow_handle(session_workflow_id(self.tenant, session))
+
+    async def histories(self, session: str) -> list[WorkflowHistory]:
+        """Every run of a session, oldest first."""
+        return await chain_of(self.temporal, session_workflow_id(self.tenant, session))
 
 
 @asynccontextmanager

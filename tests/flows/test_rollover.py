@@ -10,6 +10,7 @@ from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import Client, WorkflowHistory
 from temporalio.service import RPCError, RPCStatusCode
 
+from tests.chains import chain_of
 from tests.flows.scripted import AT, Scripted, Session, answers, asks_host, ended, refused, session_with
 from tests.flows.test_meeting import held
 from tests.flows.test_repeats import rolled
@@ -43,12 +44,7 @@ EVERY = {
 
 async def runs(session: Session) -> list[WorkflowHistory]:
     """The histories of a session's runs, oldest first."""
-    history = await session.handle.fetch_history()
-    found = [history]
-    while before := history.events[0].workflow_execution_started_event_attributes.continued_execution_run_id:
-        history = await session.client.get_workflow_handle(session.workflow_id, run_id=before).fetch_history()
-        found.insert(0, history)
-    return found
+    return await chain_of(session.client, session.workflow_id)
 
 
 async def test_l06_who_waits_for_a_turn_holds_up_no_run_that_is_due(temporal: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,9 +159,5 @@ async def test_l02_l04_deltas_and_readers_leave_nothing_in_a_history(database_ur
 
 async def accepted_updates(system: System) -> list[int]:
     """The updates that each run of the session's workflow accepted."""
-    counts = []
-    async for run in system.temporal.list_workflows(f"WorkflowId = '{system.workflow('s1').id}'"):
-        history = await system.temporal.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
-        kinds = [event.event_type for event in history.events]
-        counts.append(kinds.count(EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED))
-    return counts
+    accepted = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED
+    return [sum(event.event_type == accepted for event in run.events) for run in await system.histories("s1")]

@@ -44,11 +44,7 @@ def files(message: ModelMessage) -> list[BinaryContent]:
 
 async def history_bytes(system: System, session: str) -> list[int]:
     """The sizes of all runs of a session."""
-    sizes = []
-    async for run in system.temporal.list_workflows(f"WorkflowId = '{system.workflow(session).id}'"):
-        handle = system.temporal.get_workflow_handle(run.id, run_id=run.run_id)
-        sizes.append(sum(event.ByteSize() for event in (await handle.fetch_history()).events))
-    return sizes
+    return [sum(event.ByteSize() for event in run.events) for run in await system.histories(session)]
 
 
 async def test_a_file_reaches_the_model_is_shown_and_is_replayed_byte_by_byte(database_url: str, temporal_address: str) -> None:

@@ -60,11 +60,7 @@ async def test_big_files_and_results_with_encryption_a_rollover_and_a_worker_tha
         assert (await system.post("/chat?wait=false", result)).status_code == 202
         await system.until(lambda: len(scripted.requests) == 2, seconds=40)
     async with running_system(database_url, temporal_address, scripted, like=system, **settings) as system:
-
-        async def idle() -> bool:
-            return bool((await system.get("/sessions/s1"))["status"] == "idle")
-
-        await system.until(idle, seconds=60)
+        await system.idle("s1", 2, seconds=60)
         assert (await system.messages("s1"))[-1]["content"] == "I have read it."
         given = {part.tool_call_id: str(part.content) for part in scripted.results()}
         for call_id, length in (("c1", BIG), ("h1", len(json.dumps(OBJECTS, separators=(",", ":"))))):

@@ -162,7 +162,7 @@ async def test_r69_lost_events_end_the_stream_behind_them_and_a_live_turn_is_lef
             assert await system.conn.fetchval("select cursor from sessions") == cursor
             assert (await verifier.verify(ref)).state == "same"
             await system.submit("s1", "three")
-            await system.until(lambda: system.conn.fetchval("select true from live_deltas"))
+            await system.streaming()
             assert (await verifier.verify(ref)).state == (await verifier.rebuild(ref)).state == "busy"
             go_on.set()
             await system.until(lambda: system.conn.fetchval("select true from turns where number = 3 and state = 'completed'"))

@@ -185,7 +185,7 @@ async def test_r33_writers_of_an_older_attempt_add_nothing_to_a_newer_one(databa
         older, newer = late_step(session, leaf), late_step(session, leaf, attempt=2)
         end = EndTurn(session=session, turn=older.turn, step=1, error=TurnError.of("timeout", "late"), revision=4, opening=older.opening)
         first = asyncio.create_task(StepRun(system.kit, older).run())
-        await system.until(lambda: system.conn.fetchval("select true from live_deltas"))
+        await system.streaming()
         await ActivityEnvironment().run(Turns(system.kit).end_turn, end)
         running = StepRun(system.kit, newer)
         second = asyncio.create_task(running.run())

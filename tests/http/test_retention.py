@@ -177,7 +177,7 @@ async def test_r79_workers_remove_events_while_turns_run(database_url: str, temp
 
         await system.until(removed)
         live = await system.submit("s1")
-        await system.until(lambda: system.conn.fetchval("select true from live_deltas"))
+        await system.streaming()
         await system.until(lambda: system.conn.fetchval("select true from events where at < now() - interval '0.5 s'"))
         assert await EventRetention(system.kit.db, events.retention_hours).sweep() == 0
         answer = await system.http.get("/api/sessions/s1/events", params={"after": f"before:{first['turn_id']}"})

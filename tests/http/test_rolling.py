@@ -16,8 +16,7 @@ from temporalio.service import RPCError
 from tests.everything import rolled
 from tests.model.invariants import check_rows
 from tests.models import calls, says, script
-from tests.replay.record import histories_of
-from tests.replay.telling import asked, idle
+from tests.replay.telling import asked
 from tests.replay.test_histories import replayer
 from tests.system import System, running_system
 from workflows.contracts import policies
@@ -163,7 +162,7 @@ async def told_once(system: System, accepted: Accepted) -> None:
 
 async def histories_are_sound(system: System) -> None:
     """Many short runs; no workflow task that failed; each replays."""
-    histories = await histories_of(system, S)
+    histories = await system.histories(S)
     lengths = [len(history.events) for history in histories]
     assert len(lengths) > MESSAGES // 12 and max(lengths) < policies.ROLL_EVENTS * 15, lengths
     assert set().union(*map(refused_tasks, histories)) == set()
@@ -204,7 +203,7 @@ async def test_l07_what_is_older_than_what_is_carried_is_answered_as_the_young_i
         await system.post(f"/sessions/{S}/messages", {"id": "k1", "content": "card", "segments": NOTE})
         await system.post(f"/sessions/{S}/cancel", {"turn_id": "never"}, headers={"idempotency-key": "k"})
         await system.post("/chat?wait=false", {"session_id": S, "message_type": "steering", "id": "g1", "content": "brief"})
-        await idle(system, S, 3)
+        await system.idle(S, 3)
         young = await answers_of_old(system)
         assert {status for status, _ in young.values()} == {200, 201, 202, 409}
         for number in range(3):

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import StorageDriver, StorageDriverStoreContext, StorageDriverWorkflowInfo
-from temporalio.worker import Replayer
 
 from activities.db.client import data_converter
 from activities.db.encryption import codec_of
@@ -24,8 +23,8 @@ from tests.http.test_erasure import deleted, done
 from tests.io.keys import keys
 from tests.models import calls, says, script
 from tests.objects import ObjectServer
+from tests.replay.test_histories import replayer
 from tests.system import System, running_system
-from worker import WORKFLOWS, workflow_runner
 
 WORD = "hippopotamus"
 LARGE = WORD + " x" * 100_000
@@ -64,22 +63,16 @@ async def collected(system: System, hours: float, capsys: pytest.CaptureFixture[
 
 async def raw(system: System) -> list[dict[str, Any]]:
     """The payloads of all runs of the session, as Temporal has them."""
-    found = []
-    for run_id in await Runs(system.temporal, system.workflow("s1").id).all():
-        handle = system.temporal.get_workflow_handle(system.workflow("s1").id, run_id=run_id)
-        found += payloads_of((await handle.fetch_history()).to_json_dict())
-    return found
+    return [payload for run in await system.histories("s1") for payload in payloads_of(run.to_json_dict())]
 
 
 async def replayed(system: System) -> int:
     """Replays every run with the converter of `outlast replay`, and answers how many there were."""
     converter = data_converter(system.kit.storage.external(read_only=True), codec_of(system.settings.codec.keys))
-    replayer = Replayer(workflows=WORKFLOWS, data_converter=converter, workflow_runner=workflow_runner())
-    runs = list(await Runs(system.temporal, system.workflow("s1").id).all())
-    for run_id in runs:
-        handle = system.temporal.get_workflow_handle(system.workflow("s1").id, run_id=run_id)
-        await replayer.replay_workflow(await handle.fetch_history())
-    return len(runs)
+    histories = await system.histories("s1")
+    for history in histories:
+        await replayer(converter=converter).replay_workflow(history)
+    return len(histories)
 
 
 async def test_r15_s20_a_session_lives_with_s3_from_the_change_of_drivers_to_its_erasure(

@@ -24,14 +24,6 @@ async def steer(system: System, session: str, content: str = "be brief", **field
     return taken
 
 
-async def ended(system: System, session: str, turns: int) -> None:
-    async def settled() -> bool:
-        view = await system.get(f"/sessions/{session}")
-        return bool(view["turn_number"] == turns and view["live_turn"] is None)
-
-    await system.until(settled)
-
-
 def frames(text: str) -> list[Answer]:
     return [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line.startswith("data: ")]
 
@@ -94,7 +86,7 @@ async def test_r154_a_steering_id_again_is_the_same_steering(database_url: str, 
         await system.chat("s1")
         promoted = await steer(system, "s1", id="g1")
         assert promoted["delivery"] == "promoted" and promoted["turn_id"]
-        await ended(system, "s1", 2)
+        await system.idle("s1", 2)
         answer = asyncio.create_task(system.chat("s1"))
         await system.until(lambda: len(scripted.requests) == 3)
         queued = await steer(system, "s1", id="g2")
@@ -115,7 +107,7 @@ async def test_r67_steering_is_listed_beside_every_path(database_url: str, tempo
     async with running_system(database_url, temporal_address) as system:
         first = await system.chat("s1", id="m1")
         await steer(system, "s1", id="g1")
-        await ended(system, "s1", 2)
+        await system.idle("s1", 2)
         await system.chat("s1", "elsewhere", parent_id="m1", id="m2")
         old = (await system.get(f"/sessions/s1/messages?leaf_id={first['message_id']}"))["messages"]
         assert [row["id"] for row in old] == ["m1", first["message_id"], "g1"]
@@ -152,7 +144,7 @@ async def test_r74_promoted_steering_waits_for_a_live_turn_of_another_profile(da
         assert (await system.get("/sessions/s1"))["live_turn"]["turn_id"] != taken["turn_id"]
         go_on.set()
         assert (await answer)["error"] is None
-        await ended(system, "s1", 2)
+        await system.idle("s1", 2)
         assert [event["type"] for event in await system.events("s1") if event["turn_id"] == taken["turn_id"]][-1] == "turn.completed"
 
 

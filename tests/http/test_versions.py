@@ -18,7 +18,6 @@ from tests.http.builds import Builds, temporal, where
 from tests.models import calls, says, script, waits
 from tests.replay.changed import ChangedSession
 from tests.replay.patched import PATCH, PatchedSession
-from tests.replay.record import histories_of
 from tests.replay.test_histories import replayer
 from tests.system import System, running_system
 from worker import WORKFLOWS, tell_routing
@@ -94,7 +93,7 @@ async def test_sessions_stay_on_their_build_until_they_roll_and_then_go_on_with_
         assert await contents(new, "living") == ["hello", "of the old", "and now", "new"]
         assert {"hasty", "session_uid"} <= await memo(new, "waiting"), "what the new code does, it does"
 
-        before, after = await histories_of(new, "waiting")
+        before, after = await new.histories("waiting")
         assert (await parts(before, *WORKFLOWS), await parts(before, *CHANGED)) == (False, True)
         assert (await parts(after, *WORKFLOWS), await parts(after, *CHANGED)) == (True, False)
 
@@ -130,7 +129,7 @@ async def test_where_every_change_is_patched_sessions_cross_in_the_middle_of_a_r
         assert [await where(new, session) for session in ("fresh", "midway")] == [("2", runs[0]), ("2", runs[1])]
         assert ("noted" in await memo(new, "fresh"), "noted" in await memo(new, "midway")) == (True, False)
         assert await contents(new, "midway") == ["do it", "new"]
-        (fresh,), (midway,) = await histories_of(new, "fresh"), await histories_of(new, "midway")
+        (fresh,), (midway,) = await new.histories("fresh"), await new.histories("midway")
         assert (marked(fresh), marked(midway)) == (True, False)
         assert not await parts(fresh, *PATCHED) and not await parts(midway, *PATCHED)
         assert await parts(fresh, *WORKFLOWS), "a build from before the patch can't take it back"
@@ -167,7 +166,7 @@ async def test_a_release_is_taken_back_and_a_build_without_workers_is_left(datab
         assert code == 0, said
         assert (await old.chat("s2", "two"))["content"] == "old"
         assert (await where(old, "s2"))[0] == "1"
-        assert len(await histories_of(old, "s2")) == 2, "the signal was heard where it arrived"
+        assert len(await old.histories("s2")) == 2, "the signal was heard where it arrived"
 
 
 async def test_who_would_serve_new_sessions_is_said_before_somebody_waits(

@@ -109,8 +109,7 @@ async def test_s58_a_deadline_outlives_the_workflow_that_knew_it(database_url: s
 async def test_r104_a_turn_that_another_caller_cancels_is_answered_with_what_was_kept(database_url: str, temporal_address: str) -> None:
     scripted = script(hangs("par", "tial"))
     async with running_system(database_url, temporal_address, scripted, apis=2) as system:
-        waiting = asyncio.create_task(system.chat("s1", turn_id="t1"))
-        await system.until(lambda: system.conn.fetchval("select count(*) from live_deltas"))
+        waiting = await system.running("s1", "hello", turn_id="t1")
         cancelled = await system.post("/sessions/s1/cancel", {"turn_id": "t1"}, api=1)
         assert cancelled.json() == {"cancel_requested": True, "turn_id": "t1"}
         answer = await waiting

@@ -22,14 +22,6 @@ async def statuses(system: System) -> dict[str, str]:
     return {row["content"]: row["status"] for row in rows}
 
 
-async def idle(system: System, session: str, turns: int) -> None:
-    async def settled() -> bool:
-        state = await system.get(f"/sessions/{session}")
-        return bool(state["turn_number"] == turns and state["live_turn"] is None)
-
-    await system.until(settled)
-
-
 def prompts(messages: list[ModelMessage]) -> list[str]:
     return [str(part.content) for message in messages for part in message.parts if isinstance(part, UserPromptPart)]
 
@@ -40,7 +32,7 @@ async def test_r143_steering_during_a_server_tool_reaches_the_next_step_once(dat
         turn = await system.submit("s1")
         await system.until(lambda: system.conn.fetchval("select count(*) from calls"))
         assert (await steer(system, "s1", "be brief"))["delivery"] == "queued"
-        await idle(system, "s1", 1)
+        await system.idle("s1", 1)
         assert prompts(scripted.requests[1]) == ["hello", "be brief"]
         assert [part.content for part in scripted.results()] == ["waited"]
         delivered = [event for event in await system.events("s1") if event["type"] == "steering.delivered"]
@@ -70,7 +62,7 @@ async def test_r148_two_on_an_idle_session_share_one_turn_that_extends_the_last_
         first = await system.chat("s1")
         receipts = await asyncio.gather(steer(system, "s1", "a"), steer(system, "s1", "b"))
         accepted.set()
-        await idle(system, "s1", 2)
+        await system.idle("s1", 2)
         assert "promoted" in {receipt["delivery"] for receipt in receipts}
         assert sorted(prompts(scripted.requests[-1])[1:]) == ["a", "b"], "both in one step, or one in the next"
         assert set((await statuses(system)).values()) == {"delivered"}
@@ -85,7 +77,7 @@ async def test_r145_steering_under_a_user_message_makes_an_assistant_message(dat
         first = await system.chat("s1", id="m1")
         await system.conn.execute("update sessions set active_leaf_id = 'm1'")
         receipt = await steer(system, "s1", "differently")
-        await idle(system, "s1", 2)
+        await system.idle("s1", 2)
         tree = (await system.get("/sessions/s1/tree"))["messages"]
         made = [message for message in tree if message["parent_id"] == "m1" and message["id"] != first["message_id"]]
         assert [message["content"] for message in made] == ["steered"]
@@ -100,7 +92,7 @@ async def test_r147_steering_whose_turn_is_cancelled_waits_for_the_next_message(
         await steer(system, "s1", "be brief")
         await system.until(lambda: len(scripted.requests) == 2)
         await system.post("/sessions/s1/cancel")
-        await idle(system, "s1", 2)
+        await system.idle("s1", 2)
         assert await statuses(system) == {"be brief": "pending"}
         await system.chat("s1", "go on")
         assert prompts(scripted.requests[2])[-2:] == ["go on", "be brief"]
@@ -117,7 +109,7 @@ async def test_r151_steering_for_another_profile_causes_no_step(database_url: st
         assert receipt["delivery"] == "promoted"
         go_on.set()
         assert (await answer)["content"] == "onetwo"
-        await idle(system, "s1", 2)
+        await system.idle("s1", 2)
         assert scripted.tools[1] == []
         assert await statuses(system) == {"be brief": "delivered"}
 

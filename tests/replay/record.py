@@ -35,11 +35,6 @@ async def runs_of(system: System, query: str) -> list[WorkflowHistory]:
     return [await handle.fetch_history() for handle in handles]
 
 
-async def histories_of(system: System, session: str) -> list[WorkflowHistory]:
-    """Every run of a session, oldest first."""
-    return await runs_of(system, f"WorkflowId = '{system.workflow(session).id}'")
-
-
 def impersonal(history: WorkflowHistory) -> str:
     """A history, one event a line, without the name of the machine that it was recorded on."""
     text = re.sub(r'"identity": "[^"]*"', '"identity": "recorder"', history.to_json())

@@ -1,6 +1,5 @@
 """What a story is, and how it is told to the whole system so that its histories have the same structure each time."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +9,7 @@ from temporalio.client import WorkflowHandle, WorkflowHistory
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from tests.models import Behaviour
-from tests.system import Answer, System
+from tests.system import System
 
 Tell = Callable[[System], Awaitable[None]]
 
@@ -51,33 +50,6 @@ class Story:
     settings: dict[str, Any] = field(default_factory=dict)
     between: Between = field(default_factory=Between)
     kept: list[WorkflowHistory] = field(default_factory=list)
-
-
-async def idle(system: System, session: str, turns: int) -> None:
-    """Waits until a session has had so many turns, and its workflow knows."""
-
-    async def done() -> bool:
-        head: Any = await system.workflow(session).query("head")
-        return bool(head["turn_number"] == turns) and (await system.get(f"/sessions/{session}"))["live_turn"] is None
-
-    await system.until(done, 60.0)
-
-
-async def streaming(system: System) -> None:
-    """Waits until a turn has streamed some text."""
-    await system.until(lambda: system.conn.fetchval("select true from live_deltas"), 60.0)
-
-
-async def recorded(system: System, event: str, count: int = 1) -> None:
-    """Waits until so many events of a type are in the rows."""
-    await system.until(lambda: system.conn.fetchval("select count(*) >= $2 from events where type = $1", event, count), 60.0)
-
-
-async def running(system: System, session: str, content: str, **fields: Any) -> "asyncio.Task[Answer]":
-    """A message whose turn has streamed some text and goes on."""
-    sent = asyncio.create_task(system.chat(session, content, **fields))
-    await streaming(system)
-    return sent
 
 
 async def to_its_end(handle: "WorkflowHandle[Any, Any]") -> WorkflowHistory:

@@ -22,7 +22,7 @@ from tests import services
 from tests.models import says, script, waits
 from tests.replay.changed import ChangedSession
 from tests.replay.corpus import KEPT, SEALED, kept, used
-from tests.replay.record import PAYLOADS, histories_of
+from tests.replay.record import PAYLOADS
 from tests.replay.told_lives import KEYS
 from tests.system import running_system
 from worker import WORKFLOWS, flow_digest, workflow_runner
@@ -93,7 +93,8 @@ async def test_l11_l10_the_second_of_two_sessions_replays_in_a_fresh_process(
         crossing = asyncio.create_task(system.post("/sessions/second/cancel"))
         await asyncio.gather(*sent, crossing)
         await system.chat("second", "more")
-        (history,) = await histories_of(system, "second")
+        await system.idle("second", 2)
+        (history,) = await system.histories("second")
     (tmp_path / "second.json").write_text(history.to_json())
     done = await asyncio.to_thread(
         subprocess.run,

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from tests.models import calls, says, waits
-from tests.replay.telling import Story, asked, idle, recorded, running
+from tests.replay.telling import Story, asked
 from tests.system import System
 
 BATCH = calls(("h1", "open_page", {"url": "a"}), ("h2", "ask_user", {"question": "b"}), text="Two things.")
@@ -52,8 +52,8 @@ async def _carded(system: System) -> None:
 
 async def _timed(system: System) -> None:
     await system.chat("timed", "do it soon", host_context={"version": 1, "actions": [SOON]})
-    await recorded(system, "host_action.reminder")
-    await idle(system, "timed", 2)
+    await system.recorded("host_action.reminder")
+    await system.idle("timed", 2)
 
 
 async def _signalled(system: System) -> None:
@@ -62,20 +62,20 @@ async def _signalled(system: System) -> None:
     await handle.signal("steer", asked(system, id="g1", content="Be brief."))
     await system.until(lambda: system.conn.fetchval("select true from steering"))
     await handle.signal("continuation", asked(system, tool_call_id="h1", tool_result=1))
-    await idle(system, "signalled", 2)
+    await system.idle("signalled", 2)
     await handle.signal("host_result", asked(system, tool_call_id="h1", tool_result=2))
-    await recorded(system, "input.refused")
+    await system.recorded("input.refused")
     await handle.signal("steer", {"no": "steering"})
-    await recorded(system, "input.refused", 2)
+    await system.recorded("input.refused", 2)
     await handle.signal("cancel", asked(system))
     await handle.signal("message", asked(system, id="by-signal", content="two"))
-    await idle(system, "signalled", 3)
-    sent = await running(system, "signalled", "three")
+    await system.idle("signalled", 3)
+    sent = await system.running("signalled", "three")
     await handle.signal("host_result", asked(system, tool_call_id="h3", tool_result=3))
     await system.until(lambda: _waits(system))
     GO_ON.set()
     await sent
-    await idle(system, "signalled", 5)
+    await system.idle("signalled", 5)
 
 
 async def _waits(system: System) -> bool:

@@ -10,7 +10,7 @@ from cli.erasing import start_erasure
 from tests.everything import rolled
 from tests.io.keys import keys
 from tests.models import calls, hangs, says, waits
-from tests.replay.telling import Between, Story, asked, idle, recorded, running, to_its_end
+from tests.replay.telling import Between, Story, asked, to_its_end
 from tests.replay.told_hosts import BATCH
 from tests.system import System
 from workflows.contracts.naming import principal_erasure_workflow_id
@@ -28,18 +28,18 @@ async def _rolled(system: System) -> None:
     await system.post("/chat?wait=false", {"session_id": "rolled", "message_type": "steering", "content": "Be brief."})
     await system.post("/sessions/rolled/cancel", {"turn_id": "never"}, headers={"idempotency-key": "k"})
     await handle.signal("host_result", asked(system, tool_call_id="h1"))
-    await recorded(system, "input.refused")
+    await system.recorded("input.refused")
     await rolled(system, "rolled")
     await system.resume("rolled", "h2")
     await system.chat("rolled", "two", turn_id="never")
     await handle.signal("message", asked(system, id="m1", content="one"))
     await rolled(system, "rolled")
-    sent = await running(system, "rolled", "three")
+    sent = await system.running("rolled", "three")
     await system.submit("rolled", "four", when_busy="enqueue")
     await handle.signal("roll")
     GO_ON.set()
     await sent
-    await idle(system, "rolled", 5)
+    await system.idle("rolled", 5)
 
 
 async def _cold_begins(system: System) -> None:
@@ -61,10 +61,10 @@ async def _cold_begins(system: System) -> None:
 async def _cold_goes_on(system: System) -> None:
     """A worker that has never seen the session begins with its result and the input at once; then a cancel crosses a step's end."""
     COLD.after = Between().after
-    await idle(system, "cold", 3)
+    await system.idle("cold", 3)
     await system.submit("cold", "four")
     await system.post("/sessions/cold/cancel")
-    await idle(system, "cold", 4)
+    await system.idle("cold", 4)
 
 
 async def _unheard(system: System) -> None:
@@ -92,7 +92,7 @@ async def _unheard(system: System) -> None:
     await asyncio.wait(inputs[1:], timeout=0.5)
     go_on.set()
     assert (await inputs[1]).status_code == 202
-    await idle(system, "unheard", 3)
+    await system.idle("unheard", 3)
 
     async def lost(name: str, done: Any) -> Any:
         if name == "run_tool":
@@ -117,7 +117,7 @@ async def _expired(system: System) -> None:
 
 
 async def _closed(system: System) -> None:
-    sent = await running(system, "closed", "one")
+    sent = await system.running("closed", "one")
     following = asyncio.create_task(to_its_end(system.workflow("closed")))
     assert (await system.http.delete("/api/sessions/closed")).status_code == 202
     STORIES["closed"].kept.append(await following)
@@ -145,7 +145,7 @@ async def _sealed(system: System) -> None:
     await rolled(system, "sealed")
     await system.resume("sealed", "h1", "y" * 2 * INLINE)
     await system.resume("sealed", "h2")
-    sent = await running(system, "sealed", "stop")
+    sent = await system.running("sealed", "stop")
     await system.post("/sessions/sealed/cancel")
     await sent
 

@@ -5,7 +5,7 @@ import asyncio
 from pydantic_ai.exceptions import ModelHTTPError
 
 from tests.models import calls, hangs, raises, says, waits
-from tests.replay.telling import Story, asked, idle, recorded, running, streaming
+from tests.replay.telling import Story, asked
 from tests.system import System
 
 GO_ON = {name: asyncio.Event() for name in ("steered", "bound")}
@@ -17,7 +17,7 @@ async def _turns(system: System) -> None:
     await system.chat("turns", "two", id="m2")
     await system.chat("turns", "two", id="m2")
     await system.workflow("turns").signal("message", asked(system, id="m2", content="other"))
-    await recorded(system, "input.refused")
+    await system.recorded("input.refused")
     await system.chat("turns", "branch", parent_id=first["message_id"], expected_revision=4)
     refused = await system.post("/chat", {"session_id": "turns", "content": "other", "id": "m2"})
     assert refused.status_code == 409
@@ -26,10 +26,10 @@ async def _turns(system: System) -> None:
 
 
 async def _interrupted(system: System) -> None:
-    sent = await running(system, "interrupted", "one")
+    sent = await system.running("interrupted", "one")
     await system.post("/sessions/interrupted/cancel")
     await sent
-    sent = await running(system, "interrupted", "two")
+    sent = await system.running("interrupted", "two")
     await system.chat("interrupted", "three")
     await sent
     await system.post("/sessions/interrupted/cancel", {"turn_id": "never"})
@@ -56,12 +56,12 @@ async def _steered(system: System) -> None:
         words = {"session_id": "steered", "message_type": "steering", "content": content, **fields}
         return (await system.post("/chat?wait=false", words)).status_code
 
-    sent = await running(system, "steered", "one")
+    sent = await system.running("steered", "one")
     assert await steer("Be brief.", id="g1") == 202
     GO_ON["steered"].set()
     await sent
     assert await steer("Say more.") == 202
-    await idle(system, "steered", 2)
+    await system.idle("steered", 2)
     await system.chat("steered", "ask")
     assert await steer("While you wait.") == 202
     await system.resume("steered", "h1")
@@ -77,14 +77,14 @@ async def _bound(system: System) -> None:
     assert (await system.post("/chat", {"session_id": "bound", "content": "x", "subject": "order-8"})).json()["code"] == "binding_conflict"
     await system.resume("bound", "r2", host_context={"version": 1, "view": {"name": "shop", "data": {"page": 2}}})
     await system.resume("bound", "r1", tool_outcome="denied")
-    sent = await running(system, "bound", "two")
+    sent = await system.running("bound", "two")
     assert await say("not now", when_busy="reject") == 409
     assert await say("three", when_busy="enqueue") == 202
     GO_ON["bound"].set()
     await sent
-    await idle(system, "bound", 5)
+    await system.idle("bound", 5)
     assert await say("four") == 202
-    await streaming(system)
+    await system.streaming()
     await system.chat("bound", "instead of four", when_busy="replace")
 
 
