@@ -1,45 +1,17 @@
 """Results of activities that never reach the workflow although their transaction was committed: what was announced stays as it is."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from temporalio.client import Interceptor as ClientInterceptor
-from temporalio.exceptions import ApplicationError
-from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from tests.everything import session_of, told, verifying
 from tests.model.invariants import check_rows
 from tests.models import calls, raises, says, script
+from tests.replay.telling import Between, asked, losing
 from tests.system import System, running_system
 
 Asked = Callable[[str, Any], bool]
-
-
-class Losing(ClientInterceptor, Interceptor):
-    """Loses the results of the activities that a test names, once they have done what they do."""
-
-    def __init__(self) -> None:
-        self.loses: Asked = lambda name, done: False
-        self.late: Callable[[str], float] = lambda name: 0.0
-
-    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
-        return _Lost(next, self)
-
-
-class _Lost(ActivityInboundInterceptor):
-    def __init__(self, next: ActivityInboundInterceptor, which: Losing) -> None:
-        super().__init__(next)
-        self._which = which
-
-    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
-        name = input.fn.__name__
-        done = await self.next.execute_activity(input)
-        await asyncio.sleep(self._which.late(name))
-        if self._which.loses(name, done):
-            raise ApplicationError("the result is lost", non_retryable=name in ("run_step", "run_tool"))
-        return done
 
 
 def ended(state: str) -> Asked:
@@ -48,27 +20,27 @@ def ended(state: str) -> Asked:
 
 
 async def test_s45_a_turn_stays_as_it_was_announced_though_its_step_was_never_heard_of(database_url: str, temporal_address: str) -> None:
-    losing = Losing()
+    between = Between()
     ask = calls(("c1", "open_page", {"url": "u"}), ("c2", "open_page", {"url": "u"}))
-    async with running_system(database_url, temporal_address, script(says("hi")), interceptors=[losing]) as system:
+    async with running_system(database_url, temporal_address, script(says("hi")), interceptors=[between]) as system:
         await system.chat("answered")
-        losing.loses = ended("answered")
+        between.after = losing(ended("answered"))
         assert (await system.chat("answered"))["content"] == "hi"
         await check_rows(system, "answered")
 
-        losing.loses = ended("paused")
+        between.after = losing(ended("paused"))
         system.script.then(ask, says("done"))
         pending = (await system.chat("paused"))["pending_tool_call"]
         await check_rows(system, "paused")
-        losing.loses = lambda name, done: False
+        between.after = Between().after
         answers = [await system.resume("paused", call["call_id"]) for call in (pending, *pending["queued"])]
         assert [(answer.status_code, answer.json()["content"]) for answer in answers] == [(200, ""), (200, "done")]
 
-        losing.loses = ended("failed")
+        between.after = losing(ended("failed"))
         system.script.then(raises(ValueError("a bug")), says("better"))
         failed = await system.chat("failed")
         await check_rows(system, "failed")
-        losing.loses = lambda name, done: False
+        between.after = Between().after
         answer = await system.post(f"/sessions/failed/turns/{failed['turn_id']}/retry")
         assert (answer.status_code, failed["error"]["retry_allowed"]) == ((200, True) if failed["error"]["retry_allowed"] else (409, False))
         await check_rows(system, "failed")
@@ -79,16 +51,14 @@ async def test_s45_a_turn_stays_as_it_was_announced_though_its_step_was_never_he
 async def test_r105_a_hosts_call_stays_pending_though_the_last_tool_beside_it_was_never_heard_of(
     database_url: str, temporal_address: str, cancelled: bool
 ) -> None:
-    losing = Losing()
+    between = Between()
     ask = calls(("s1", "add", {"a": 1, "b": 2}), ("c1", "open_page", {"url": "u"}))
-    async with running_system(database_url, temporal_address, script(ask, says("done")), interceptors=[losing]) as system:
-        losing.loses = lambda name, done: name == "run_tool"
-        losing.late = lambda name: 1.5 if cancelled and name == "run_tool" else 0.0
+    async with running_system(database_url, temporal_address, script(ask, says("done")), interceptors=[between]) as system:
+        between.after = losing(lambda name, done: name == "run_tool", late=1.5 if cancelled else 0.0)
         turn = (await system.submit("s"))["turn_id"]
         await system.until(lambda: paused(system))
         if cancelled:  # by who had looked at the rows before that
-            handle = system.workflow("s")
-            await handle.execute_update("cancel", {"tenant": system.tenant, "principal": "local", "roles": ["admin"], "turn_id": turn})
+            await system.workflow("s").execute_update("cancel", asked(system, turn_id=turn))
         pending = (await system.until(lambda: waiting(system)))["tool_call_id"]
         await check_rows(system, "s")
         answer = await system.resume("s", pending)
@@ -108,7 +78,7 @@ async def derivable(system: System, database_url: str, *sessions: str) -> None:
 
 
 async def test_r26_writes_whose_answers_were_lost_answer_again_what_they_did(database_url: str, temporal_address: str) -> None:
-    losing, lost = Losing(), set[str]()
+    between, lost = Between(), set[str]()
     writes = ("repair_calls", "amend_session", "post_card", "hand_over", "note_steering", "record_refusal")
 
     def once(name: str, done: Any) -> bool:
@@ -117,8 +87,8 @@ async def test_r26_writes_whose_answers_were_lost_answer_again_what_they_did(dat
         return first
 
     two = calls(("c1", "open_page", {"url": "u"}), ("c2", "open_page", {"url": "u"}))
-    async with running_system(database_url, temporal_address, script(two, two, says("hi")), interceptors=[losing]) as system:
-        losing.loses = once
+    async with running_system(database_url, temporal_address, script(two, two, says("hi")), interceptors=[between]) as system:
+        between.after = losing(once)
         await system.chat("s")
         assert (await system.resume("s", "c1")).status_code == 200
         assert (await system.post("/sessions/s/repair")).json() == {"session_id": "s", "cleared_pending": "c2", "repaired_calls": ["c2"]}
@@ -128,9 +98,7 @@ async def test_r26_writes_whose_answers_were_lost_answer_again_what_they_did(dat
         leaf = (await system.messages("s"))[1]["id"]
         assert (await system.http.patch("/api/sessions/s", json={"active_leaf_id": leaf})).status_code == 200
         await check_rows(system, "s")
-        await system.workflow("s").signal(
-            "host_result", {"tenant": system.tenant, "principal": "local", "roles": ["admin"], "tool_call_id": pending["call_id"]}
-        )
+        await system.workflow("s").signal("host_result", asked(system, tool_call_id=pending["call_id"]))
         refusals = await system.until(lambda: system.workflow("s").query("refusals"))
         assert [refusal["code"] for refusal in refusals] == ["already_recorded"]
 
@@ -139,14 +107,14 @@ async def test_r26_writes_whose_answers_were_lost_answer_again_what_they_did(dat
         await check_rows(system, "s")
         steered = await system.post("/chat", {"session_id": "s", "content": "brief", "message_type": "steering"})
         assert (steered.status_code, steered.json()["delivery"]) == (202, "promoted")
-        await system.until(lambda: over(system))
+        await system.idle("s", 4)
         await check_rows(system, "s")
         assert lost >= set(writes)
         assert [event["type"] for event in await system.events("s")].count("input.refused") == 1
 
 
 async def test_s58_reminders_whose_answers_were_lost_are_announced_once(database_url: str, temporal_address: str) -> None:
-    losing, lost = Losing(), list[str]()
+    between, lost = Between(), list[str]()
 
     def twice(name: str, done: Any) -> bool:
         lost.append(name)
@@ -154,23 +122,14 @@ async def test_s58_reminders_whose_answers_were_lost_are_announced_once(database
 
     patient = {"description": "Waits.", "remind_seconds": 0.2}
     contexts = {"version": 1, "actions": [{"name": "one", **patient}, {"name": "two", **patient}]}
-    asked = script(calls(("c1", "one", {}), ("c2", "two", {})))
-    async with running_system(database_url, temporal_address, asked, interceptors=[losing]) as system:
-        losing.loses = twice
+    scripted = script(calls(("c1", "one", {}), ("c2", "two", {})))
+    async with running_system(database_url, temporal_address, scripted, interceptors=[between]) as system:
+        between.after = losing(twice)
         await system.chat("s", host_context=contexts, config={"handover": "all"})
-        await system.until(lambda: told_of(system, lost))
+        await system.until(lambda: lost.count("remind") == 4)  # both have been written for good
+        await system.recorded("host_action.reminder", 2)
         told = [event for event in await system.events("s") if event["type"] == "host_action.reminder"]
         assert [event["pending_action"]["tool_call_id"] for event in told] == ["c1", "c2"]
-
-
-async def told_of(system: System, lost: list[str]) -> bool:
-    """True when both reminders have been written for good."""
-    return lost.count("remind") == 4 and await system.conn.fetchval("select count(*) from events where type = 'host_action.reminder'") >= 2
-
-
-async def over(system: System) -> bool:
-    session = await system.get("/sessions/s")
-    return session["live_turn"] is None and session["turn_number"] == 4
 
 
 async def paused(system: System) -> bool:

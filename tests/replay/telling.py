@@ -1,24 +1,27 @@
 """What a story is, and how it is told to the whole system so that its histories have the same structure each time."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from temporalio.client import Interceptor as ClientInterceptor
 from temporalio.client import WorkflowHandle, WorkflowHistory
+from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from tests.models import Behaviour
 from tests.system import System
 
 Tell = Callable[[System], Awaitable[None]]
+After = Callable[[str, Any], Awaitable[Any]]
 
 
 class Between(ClientInterceptor, Interceptor):
     """Stands between the activities and the server: a story's `after` sees each result, and answers what the workflow gets to see."""
 
     def __init__(self) -> None:
-        self.after: Callable[[str, Any], Awaitable[Any]] = _unchanged
+        self.after: After = _unchanged
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
         return _Watched(next, self)
@@ -26,6 +29,18 @@ class Between(ClientInterceptor, Interceptor):
 
 async def _unchanged(_: str, done: Any) -> Any:
     return done
+
+
+def losing(which: Callable[[str, Any], bool], *, late: float = 0.0) -> After:
+    """Loses these results, by activity and what it came to, `late` seconds after they have come."""
+
+    async def after(name: str, done: Any) -> Any:
+        if which(name, done):
+            await asyncio.sleep(late)
+            raise ApplicationError("the result is lost", non_retryable=name in ("run_step", "run_tool"))
+        return done
+
+    return after
 
 
 class _Watched(ActivityInboundInterceptor):

@@ -4,13 +4,12 @@ import asyncio
 from typing import Any
 
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
 
 from cli.erasing import start_erasure
 from tests.everything import rolled
 from tests.io.keys import keys
 from tests.models import calls, hangs, says, waits
-from tests.replay.telling import Between, Story, asked, to_its_end
+from tests.replay.telling import Between, Story, asked, losing, to_its_end
 from tests.replay.told_hosts import BATCH
 from tests.system import System
 from workflows.contracts.naming import principal_erasure_workflow_id
@@ -94,12 +93,7 @@ async def _unheard(system: System) -> None:
     assert (await inputs[1]).status_code == 202
     await system.idle("unheard", 3)
 
-    async def lost(name: str, done: Any) -> Any:
-        if name == "run_tool":
-            raise ApplicationError("the result is lost", non_retryable=True)
-        return done
-
-    UNHEARD.after = lost
+    UNHEARD.after = losing(lambda name, done: name == "run_tool")
     await system.chat("unheard", "four")
 
 
