@@ -2,35 +2,23 @@
 
 import asyncio
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.http.builds import temporal
 from tests.model.invariants import check_rows
 from tests.models import calls, hangs, says, script
 from tests.system import System, running_system
 
-TEMPORAL = str(Path(sys.executable).with_name("temporal"))
-
 
 async def signal(system: System, session: str, name: str, payload: dict[str, Any] | None = None) -> None:
     """Types the command. The test's sessions are of a tenant of their own, so the payload names it."""
-    typed = [TEMPORAL, "workflow", "signal", "--address", system.address, "--workflow-id", system.workflow(session).id, "--name", name]
+    typed = ["--workflow-id", system.workflow(session).id, "--name", name]
     if payload is not None:
         typed += ["--input", json.dumps(payload | {"tenant": system.tenant})]
-    process = await asyncio.create_subprocess_exec(*typed, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
-    output, _ = await process.communicate()
-    assert process.returncode == 0, output.decode()
-
-
-async def turns(system: System, session: str, count: int) -> None:
-    async def done() -> bool:
-        shown = await system.get(f"/sessions/{session}")
-        return bool(shown["turn_number"] == count and shown["live_turn"] is None)
-
-    await system.until(done)
+    code, said = await temporal(system, "workflow", "signal", *typed)
+    assert code == 0, said
 
 
 async def test_r114_an_operator_answers_for_a_host_and_only_once(database_url: str, temporal_address: str) -> None:
@@ -38,7 +26,7 @@ async def test_r114_an_operator_answers_for_a_host_and_only_once(database_url: s
     async with running_system(database_url, temporal_address, scripted) as system:
         await system.chat("s1")
         await signal(system, "s1", "host_result", {"tool_call_id": "c1", "tool_result": "done by hand"})
-        await turns(system, "s1", 2)
+        await system.idle("s1", 2)
         assert [part.content for part in scripted.results()] == ["done by hand"]
         await signal(system, "s1", "continuation", {"tool_call_id": "c1", "tool_result": "again"})
 
@@ -57,7 +45,7 @@ async def test_r63_an_operators_message_is_a_turn_and_twice_is_one(database_url:
         await system.chat("s1")
         for _ in range(2):
             await signal(system, "s1", "message", {"content": "Hello from the operator", "id": "op-1"})
-        await turns(system, "s1", 2)
+        await system.idle("s1", 2)
         contents = [row["content"] for row in await system.messages("s1") if row["role"] == "user"]
         assert contents == ["hello", "Hello from the operator"]
 
@@ -68,9 +56,9 @@ async def test_r91_an_operator_cancels_steers_and_rolls(database_url: str, tempo
         await system.submit("s1")
         await system.until(lambda: scripted.requests)
         await signal(system, "s1", "cancel", {})
-        await turns(system, "s1", 1)
+        await system.idle("s1", 1)
         await signal(system, "s1", "steer", {"content": "Be brief.", "id": "advice-1"})
-        await turns(system, "s1", 2)
+        await system.idle("s1", 2)
         run = (await system.workflow("s1").describe()).run_id
         await signal(system, "s1", "roll")
         await system.until(lambda: _rolled(system, run))
@@ -120,9 +108,14 @@ async def test_l09_temporals_own_cancel_ends_what_runs_and_no_session(database_u
         await system.chat("s1")
         if live:
             await system.submit("s1", "two")
-            await system.until(lambda: system.conn.fetchval("select true from live_deltas"))
+            await system.streaming()
         await system.workflow("s1").cancel()
-        await turns(system, "s1", 2 if live else 1)
+        await system.until(lambda: ended(system, 2 if live else 1))  # as rows say: a workflow that has ended hears of nothing more
         answer = await system.chat("s1", "go on")
         assert (answer["content"], answer["turn_number"]) == ("three", 3 if live else 2)
         await check_rows(system, "s1")
+
+
+async def ended(system: System, turns: int) -> bool:
+    shown = await system.get("/sessions/s1")
+    return bool(shown["turn_number"] == turns and shown["live_turn"] is None)

@@ -2,8 +2,6 @@
 
 import asyncio
 import base64
-import os
-import sys
 from functools import partial
 from typing import Any
 
@@ -14,6 +12,7 @@ from activities.deriving import verifying as verifying_again
 from activities.runs import Runs
 from cli.rebuild.run import Picked
 from settings import CodecSettings, TemporalSettings
+from tests.commands import ran
 from tests.damages import DAMAGES, Damage, do
 from tests.everything import rolled, session_of, told, used_everything, verifying
 from tests.models import says, script, waits
@@ -36,14 +35,7 @@ async def shown(system: System, name: str) -> dict[str, Any]:
 
 async def command(system: System, url: str, *arguments: str) -> tuple[int | None, str, str]:
     """Runs the command line; exit code, stdout, stderr."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("OUTLAST_", "TEMPORAL_"))}
-    environment |= {"OUTLAST_DATABASE__URL": url, "TEMPORAL_ADDRESS": system.address, "OUTLAST_DATA_DIR": "none"}
-    piped = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "cli.main", *arguments, env=environment, stdout=piped, stderr=piped
-    )
-    out, err = await asyncio.wait_for(process.communicate(), 60)
-    return process.returncode, out.decode(), err.decode()
+    return await ran(*arguments, at={"OUTLAST_DATABASE__URL": url, "TEMPORAL_ADDRESS": system.address})
 
 
 async def test_r69_r108_r109_damaged_rows_are_found_and_rebuilt(database_url: str, temporal_address: str) -> None:

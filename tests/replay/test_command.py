@@ -6,10 +6,8 @@ import os
 import re
 import shutil
 import signal
-import sys
 from base64 import b64encode
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree
@@ -24,6 +22,7 @@ from cli.environment import load_settings
 from cli.replay.run import Batch, run_replay
 from cli.replay.source import since
 from cli.replay.verdict import Verdict, parted
+from tests.commands import NOWHERE, ROOT, began, ran
 from tests.io.keys import keys
 from tests.models import says, script
 from tests.replay.record import HISTORIES, SEALED_HISTORIES
@@ -33,38 +32,14 @@ from worker import WORKFLOWS
 from workflows.contracts.errors import SetupError
 from workflows.contracts.naming import WORKFLOW_TYPES
 
-ROOT = Path(__file__).parents[2]
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
-NOWHERE: Mapping[str, str] = {}
 BEGINS = "        head = self.state.head\n        first_attempt = job.turn.attempt == 1\n"
 CHANGE = "        workflow.upsert_memo({'hasty': True})\n"
 
 
-@asynccontextmanager
-async def began(*arguments: object, cwd: Path = ROOT, at: Mapping[str, str] = NOWHERE) -> AsyncIterator[asyncio.subprocess.Process]:
-    """The command, in a process group of its own."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("OUTLAST_", "TEMPORAL_"))}
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "cli.main", "replay", "--jobs", "1", *map(str, arguments)),
-        cwd=cwd,
-        env={**environment, "OUTLAST_DATA_DIR": "none", "COLUMNS": "120", **at},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-
-
 async def replay(*arguments: object, cwd: Path = ROOT, at: Mapping[str, str] = NOWHERE) -> tuple[int | None, str, str]:
-    """Runs the command; exit code, stdout and stderr."""
-    async with began(*arguments, cwd=cwd, at=at) as process:
-        out, err = await asyncio.wait_for(process.communicate(), 100)
-    return process.returncode, out.decode(), err.decode()
+    """Runs the command on one core; exit code, stdout and stderr."""
+    return await ran("replay", "--jobs", 1, *arguments, cwd=cwd, at=at, seconds=100)
 
 
 def told(junit: Path) -> tuple[int, int]:
@@ -221,7 +196,7 @@ async def test_ctrl_c_ends_the_command_and_its_processes_without_a_word(tmp_path
     """As a terminal sends it: to the whole group. Whoever reads the pipe is in the middle of a history."""
     pipe = tmp_path / "endless.json"
     os.mkfifo(pipe)
-    async with began(pipe) as process:
+    async with began("replay", "--jobs", 1, pipe) as process:
         end = await asyncio.to_thread(os.open, pipe, os.O_WRONLY)
         os.killpg(process.pid, signal.SIGINT)
         out, err = await asyncio.wait_for(process.communicate(), 20)

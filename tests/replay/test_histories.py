@@ -1,8 +1,6 @@
 """Histories that older releases wrote replay with the worker's own converter and sandbox; a changed workflow is found out."""
 
 import asyncio
-import subprocess
-import sys
 from base64 import b64decode
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -19,6 +17,7 @@ from activities.db.pool import Database
 from activities.db.storage import Storage
 from settings import DatabaseSettings, Settings
 from tests import services
+from tests.commands import ran
 from tests.models import says, script, waits
 from tests.replay.changed import ChangedSession
 from tests.replay.corpus import KEPT, SEALED, kept, used
@@ -26,8 +25,6 @@ from tests.replay.record import PAYLOADS
 from tests.replay.told_lives import KEYS
 from tests.system import running_system
 from worker import WORKFLOWS, flow_digest, workflow_runner
-
-ROOT = Path(__file__).parents[2]
 
 
 def replayer(*workflows: type, converter: DataConverter | None = None) -> Replayer:
@@ -96,12 +93,5 @@ async def test_l11_l10_the_second_of_two_sessions_replays_in_a_fresh_process(
         await system.idle("second", 2)
         (history,) = await system.histories("second")
     (tmp_path / "second.json").write_text(history.to_json())
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-m", "cli.main", "replay", str(tmp_path / "second.json")],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
+    code, _, err = await ran("replay", tmp_path / "second.json")
+    assert code == 0, err
