@@ -8,6 +8,7 @@ from uuid import uuid4
 from temporalio.client import Client, WorkflowExecutionStatus
 
 from tests.flows.scripted import Scripted, answers, asks_host, ended, refused, session_with
+from tests.flows.test_meeting import held
 from workflows.contracts.erasures import EraseHistories, EraseRows
 from workflows.contracts.inputs import AmendInput, CardInput, CloseInput, SteerInput
 from workflows.contracts.sessions import AmendSession, PostCard, Remind, Written
@@ -40,12 +41,7 @@ async def test_r169_card_twice_is_one_card_and_the_next_message_hangs_under_it(t
 
 async def test_r172_card_late_or_in_the_middle_is_busy(temporal: Client) -> None:
     go_on = asyncio.Event()
-
-    async def slow(step: RunStep) -> StepDone:
-        await go_on.wait()
-        return await asks_host("c1")(step)
-
-    async with session_with(temporal, Scripted(step=slow)) as session:
+    async with session_with(temporal, Scripted(step=held(go_on, 1, then=asks_host("c1")))) as session:
         await session.say()
         assert (await refused(session.send("card", card()))).code == "busy"
         go_on.set()

@@ -5,6 +5,7 @@ import asyncio
 from temporalio.client import Client
 
 from tests.flows.scripted import AT, Scripted, answers, asks_host, ended, refused, session_with
+from tests.flows.test_meeting import held
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import (
     RetryInput,
@@ -37,12 +38,7 @@ async def test_r73_a_continuation_waits_for_the_live_turn_and_does_not_cancel_it
 
 async def test_r73_a_long_wait_is_sent_back_to_the_caller(temporal: Client) -> None:
     go_on = asyncio.Event()
-
-    async def slow(step: RunStep) -> StepDone:
-        await go_on.wait()
-        return await asks_host("c1")(step)
-
-    async with session_with(temporal, Scripted(step=slow)) as session:
+    async with session_with(temporal, Scripted(step=held(go_on, 1, then=asks_host("c1")))) as session:
         receipt = await session.say()
         refusal = await refused(session.answer("c1"))
         assert (refusal.code, refusal.facts["later"]) == ("busy", receipt["turn_id"])

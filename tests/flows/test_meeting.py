@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from temporalio.client import Client
 
-from tests.flows.scripted import AT, Scripted, asks_host, cancelled, ended, refused, session_with
+from tests.flows.scripted import AT, Script, Scripted, answers, asks_host, cancelled, ended, refused, session_with
 from workflows.contracts.inputs import AmendInput, CancelInput, CardInput, CloseInput, ContinuationInput, RetryInput, RowsSaid, SteerInput
 from workflows.contracts.steps import RunStep, StepDone
 from workflows.contracts.turns import EndTurn, HandOver, NoteSteering, SteeringNoted, TurnEnded
@@ -16,13 +17,13 @@ UNSEEN = RowsSaid(session_uid="x", ended_turn="another")
 """What an api says that looked before the turn, which is live now, had begun."""
 
 
-def held(until: asyncio.Event, *which: int) -> Callable[[RunStep], Awaitable[StepDone]]:
-    """Steps of the turns with these numbers wait."""
+def held(until: asyncio.Event, *which: int, then: Script = answers) -> Script:
+    """Steps of the turns with these numbers wait; all come to what they come to `then`."""
 
     async def script(step: RunStep) -> StepDone:
         if step.turn.number in which:
             await until.wait()
-        return StepDone(state="answered", at=AT)
+        return await then(step)
 
     return script
 
@@ -36,6 +37,17 @@ def held_handing(writing: asyncio.Event, go_on: asyncio.Event) -> Callable[[Hand
         return TurnEnded(at=AT)
 
     return hand
+
+
+def held_noting(noting: asyncio.Event, go_on: asyncio.Event, **said: Any) -> Callable[[NoteSteering], Awaitable[SteeringNoted]]:
+    """The write of steering: it has begun once `noting` is set, and ends once `go_on` is, with what is `said`."""
+
+    async def note(_: NoteSteering) -> SteeringNoted:
+        noting.set()
+        await go_on.wait()
+        return SteeringNoted(**said)
+
+    return note
 
 
 async def test_s39_a_retry_is_a_change_that_others_have_to_expect(temporal: Client) -> None:
@@ -73,13 +85,7 @@ async def test_s39_promoted_steering_is_a_change_that_others_have_to_expect(temp
 
 async def test_s39_who_comes_while_steering_that_insists_is_noted_is_judged_after_it(temporal: Client) -> None:
     noting, go_on = asyncio.Event(), asyncio.Event()
-
-    async def note(_: NoteSteering) -> SteeringNoted:
-        noting.set()
-        await go_on.wait()
-        return SteeringNoted(newest_turn="?")
-
-    async with session_with(temporal, Scripted(noting=note)) as session:
+    async with session_with(temporal, Scripted(noting=held_noting(noting, go_on, newest_turn="?"))) as session:
         await session.say()
         await ended(session, 1)
         revision = (await session.head()).revision
@@ -192,13 +198,7 @@ async def test_r154_steering_that_a_retry_took_while_it_was_noted_gets_no_turn(t
 
 async def test_s20_who_waits_while_a_session_is_deleted_is_told_so(temporal: Client) -> None:
     noting, go_on = asyncio.Event(), asyncio.Event()
-
-    async def note(_: NoteSteering) -> SteeringNoted:
-        noting.set()
-        await go_on.wait()
-        return SteeringNoted()
-
-    scripted = Scripted(noting=note)
+    scripted = Scripted(noting=held_noting(noting, go_on))
     async with session_with(temporal, scripted) as session:
         await session.say()
         await ended(session, 1)
@@ -261,13 +261,7 @@ async def test_s40_who_knows_that_a_turn_is_over_is_not_told_that_it_runs_howeve
 
 async def test_s40_signals_with_results_that_wait_for_one_turn_are_judged_one_after_the_other(temporal: Client) -> None:
     go_on = asyncio.Event()
-
-    async def asks(step: RunStep) -> StepDone:
-        if step.turn.number == 1:
-            await go_on.wait()
-        return await asks_host("c1")(step)
-
-    async with session_with(temporal, Scripted(step=asks)) as session:
+    async with session_with(temporal, Scripted(step=held(go_on, 1, then=asks_host("c1")))) as session:
         await session.say()
         for call_id in ("c1", "c2", "c1"):
             await session.handle.signal("host_result", ContinuationInput(tool_call_id=call_id))

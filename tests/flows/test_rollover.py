@@ -12,7 +12,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from tests.chains import chain_of
 from tests.flows.scripted import AT, Scripted, Session, answers, asks_host, ended, refused, session_with
-from tests.flows.test_meeting import held
+from tests.flows.test_meeting import held, held_noting
 from tests.flows.test_repeats import rolled
 from workflows.contracts import policies
 from workflows.contracts.errors import Refusal
@@ -27,7 +27,7 @@ from workflows.contracts.inputs import (
     SteerInput,
 )
 from workflows.contracts.steps import RunStep, StepDone
-from workflows.contracts.turns import LoadHead, NoteSteering, SteeringNoted
+from workflows.contracts.turns import LoadHead
 from workflows.model.state import Head
 
 EVERY = {
@@ -73,13 +73,7 @@ async def test_l06_who_waits_for_a_turn_holds_up_no_run_that_is_due(temporal: Cl
 async def test_l07_a_message_before_during_and_after_a_rollover_is_one_turn(temporal: Client) -> None:
     """During: a handler is under way, so the run can't end yet; who comes then is asked to come again."""
     noting, go_on = asyncio.Event(), asyncio.Event()
-
-    async def note(_: NoteSteering) -> SteeringNoted:
-        noting.set()
-        await go_on.wait()
-        return SteeringNoted(waiting=True)
-
-    scripted = Scripted(noting=note)
+    scripted = Scripted(noting=held_noting(noting, go_on, waiting=True))
     async with session_with(temporal, scripted) as session:
         before = await session.say("hi", id="m1")
         await ended(session, 1)
@@ -122,12 +116,7 @@ async def drains(session: Session) -> None:
 
 async def test_r73_a_result_by_signal_that_waits_for_a_turn_travels(temporal: Client) -> None:
     go_on = asyncio.Event()
-
-    async def asks_late(step: RunStep) -> StepDone:
-        await go_on.wait()
-        return await asks_host("c1")(step)
-
-    scripted = Scripted(step=asks_late)
+    scripted = Scripted(step=held(go_on, 1, then=asks_host("c1")))
     async with session_with(temporal, scripted) as session:
         await session.say()
         await session.until(lambda head: head.born)

@@ -1,12 +1,13 @@
 """How long a run may get. Temporal would terminate a session at 51,200 events or 50 MB, and take no update after the 2,000th; far less is set here."""
 
 import asyncio
-from dataclasses import dataclass, field
 
 import pytest
 from temporalio.client import Client
 
-from tests.flows.scripted import AT, Scripted, ended, refused, session_with
+from tests.flows.scripted import AT, Scripted, asks_host, ended, refused, session_with
+from tests.flows.test_meeting import held
+from tests.flows.test_rollover import runs
 from workflows.contracts import policies
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import ContinuationInput, MessageInput, RecordedRefusal, SteerInput
@@ -20,17 +21,6 @@ def calls(number: int, first: int = 0) -> StepDone:
     """The model calls server tools."""
     wanted = tuple(OpenCall(call_id=f"c{place}", tool_name="add", category="server") for place in range(first, first + number))
     return StepDone(state="calls", server_calls=wanted, at=AT)
-
-
-@dataclass
-class Waits:
-    """A model that answers once it may."""
-
-    may: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def __call__(self, step: RunStep) -> StepDone:
-        await self.may.wait()
-        return StepDone(state="answered", at=AT)
 
 
 async def test_r85_a_turn_ends_before_its_history_is_too_long_and_the_next_message_works(
@@ -52,9 +42,7 @@ async def test_r85_a_turn_ends_before_its_history_is_too_long_and_the_next_messa
         await session.say()
         await ended(session, 2)
         assert len(scripted.of(EndTurn)) == 1
-        first_run = (await session.handle.describe()).raw_description.workflow_execution_info.first_run_id
-        history = await session.client.get_workflow_handle(session.workflow_id, run_id=first_run).fetch_history()
-        assert 120 <= len(history.events) < 150
+        assert 120 <= len((await runs(session))[0].events) < 150
 
 
 async def test_r85_the_results_of_one_response_can_not_fill_a_history(temporal: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,8 +82,8 @@ async def test_what_there_is_no_room_for_is_refused_and_what_was_accepted_runs(
     temporal: Client, monkeypatch: pytest.MonkeyPatch, policy: str, least: int
 ) -> None:
     monkeypatch.setattr(policies, policy, least)
-    model = Waits()
-    async with session_with(temporal, Scripted(step=model)) as session:
+    may = asyncio.Event()
+    async with session_with(temporal, Scripted(step=held(may, 1))) as session:
         await session.say()
         accepted = 1
         refusal: Refusal | None = None
@@ -113,19 +101,14 @@ async def test_what_there_is_no_room_for_is_refused_and_what_was_accepted_runs(
             while not (noted := await session.handle.query("refusals", result_type=list[RecordedRefusal])):
                 await asyncio.sleep(0.02)
         assert [(one.what, one.code) for one in noted] == [("message", "busy")]
-        model.may.set()
+        may.set()
         await ended(session, accepted)
 
 
 async def test_a_results_text_reaches_the_step_as_it_is(temporal: Client) -> None:
     """The workflow never takes it apart: for megabytes of it a workflow task has no time."""
     text = '{"b":1,"a":[1.0,{"c":null}]}'
-
-    async def asks(step: RunStep) -> StepDone:
-        wanted = (OpenCall(call_id="c1", tool_name="open_page", category="host"),)
-        return StepDone(state="paused", host_calls=wanted, at=AT) if step.turn.number == 1 else StepDone(state="answered", at=AT)
-
-    scripted = Scripted(step=asks)
+    scripted = Scripted(step=asks_host("c1"))
     async with session_with(temporal, scripted) as session:
         await session.say()
         await ended(session, 1)

@@ -8,10 +8,9 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
 from tests.flows.scripted import Scripted, Session, ended, refused, session_with
-from tests.flows.test_meeting import held
+from tests.flows.test_meeting import held, held_noting
 from workflows.contracts.inputs import AmendInput, CardInput, CloseInput, ContinuationInput, RetryInput, RowsSaid, SteerInput
 from workflows.contracts.sessions import PostCard, Written
-from workflows.contracts.turns import NoteSteering, SteeringNoted
 
 NOTE = [{"kind": "component", "type": "note"}]
 
@@ -80,13 +79,7 @@ async def test_s56_of_several_that_wait_for_a_key_whose_first_use_was_refused_on
 
 async def test_r154_steering_that_waits_for_the_answer_of_its_first_ends_with_the_session(temporal: Client) -> None:
     noting, go_on = asyncio.Event(), asyncio.Event()
-
-    async def note(_: NoteSteering) -> SteeringNoted:
-        noting.set()
-        await go_on.wait()
-        return SteeringNoted()
-
-    async with session_with(temporal, Scripted(noting=note)) as session:
+    async with session_with(temporal, Scripted(noting=held_noting(noting, go_on))) as session:
         await session.say()
         await ended(session, 1)
         first = asyncio.create_task(refused(session.send("steer", SteerInput(id="g1", content="brief"))))
