@@ -6,7 +6,6 @@ Chromium. Needs the package `chromium`.
 
 import asyncio
 import json
-import shutil
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,13 +13,13 @@ from pathlib import Path
 from urllib.parse import quote
 
 import httpx
-from playwright.async_api import Page, Route, async_playwright
+from playwright.async_api import Page, Route
 
+from tests.browsers import running_browser
 from tests.chaos.processes import ROOT, Dev, Programs
 from tests.provider import Provider, fails
 
 IMAGES = ROOT / "docs" / "images"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 COLUMNS = ("Status", "Workflow ID", "OutlastStatus", "OutlastPendingTool", "OutlastWaitingSince", "OutlastTurn", "OutlastPrincipal")
 WIDTH, HEIGHT = 1440, 620
 OPERATOR = {"x-outlast-principal": "olga", "x-outlast-roles": "admin"}
@@ -105,13 +104,11 @@ async def looking(ui: str) -> AsyncIterator[Page]:
         "navOpen": "false",
         "eventFilterSort": '"ascending"',
     }
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    async with running_browser() as browser:
         page = await browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, timezone_id="UTC", base_url=ui)
         await page.add_init_script("".join(f"localStorage.setItem({json.dumps(key)}, {json.dumps(value)});" for key, value in kept.items()))
         await page.route("**/codec/**", as_operator)
         yield page
-        await browser.close()
 
 
 async def shot(page: Page, name: str, *, height: int = HEIGHT, below: str = "") -> None:

@@ -1,7 +1,6 @@
 """The page of docs/browser.md in a real browser: served from another origin, it reads on while the API restarts, and other pages may not."""
 
 import re
-import shutil
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
@@ -13,13 +12,13 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.async_api import Browser, Page, Request, async_playwright, expect
+from playwright.async_api import Browser, Page, Request, expect
 
 from cli.services.ports import free_port
+from tests.browsers import CHROMIUM, running_browser
 from tests.chaos.processes import ROOT, SIGNING, Program, Programs, ready
 from tests.services import as_runtime
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs a browser: install the package `chromium`")
 
 COUNTED = " ".join(str(number) for number in range(1, 401)) + "."
@@ -101,13 +100,8 @@ async def running(programs: Programs, database_url: str, temporal_address: str, 
 
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
-    """No window, and no sandbox, which root can't have."""
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        try:
-            yield browser
-        finally:
-            await browser.close()
+    async with running_browser() as browser:
+        yield browser
 
 
 async def twice(page: Page) -> list[str]:
