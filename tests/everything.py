@@ -12,6 +12,7 @@ from activities.db.shadow import Shadow
 from activities.deriving.histories import Histories
 from activities.deriving.verifying import Verdict, Verifier
 from tests.models import calls, hangs, raises, says, waits
+from tests.replay.telling import asked
 from tests.system import System
 from workflows.contracts.inputs import AmendInput, CardInput, SteerInput
 from workflows.model.session import SessionRef
@@ -24,9 +25,10 @@ def context(page: str) -> dict[str, Any]:
     return {"version": 1, "view": {"name": page, "data": {"page": page}}}
 
 
-async def session_of(system: System, name: str) -> SessionRef | None:
+async def session_of(system: System, name: str) -> SessionRef:
     uid = await system.conn.fetchval("select session_uid from sessions where tenant = $1 and session_id = $2", system.tenant, name)
-    return SessionRef(tenant=system.tenant, session_id=name, session_uid=str(uid)) if uid else None
+    assert uid, f"there is no session {name}"
+    return SessionRef(tenant=system.tenant, session_id=name, session_uid=str(uid))
 
 
 @asynccontextmanager
@@ -54,8 +56,8 @@ async def rolled(system: System, name: str) -> None:
 
 
 async def steer(system: System, name: str, words: str, **fields: Any) -> None:
-    asked = SteerInput(tenant=system.tenant, principal="local", roles=("admin",), id=words.replace(" ", "-"), content=words, **fields)
-    await system.workflow(name).execute_update("steer", asked)
+    steering = SteerInput(id=words.replace(" ", "-"), content=words, **asked(system, **fields))
+    await system.workflow(name).execute_update("steer", steering)
 
 
 async def used_everything(system: System, name: str, *, roll: bool = False) -> None:
@@ -63,16 +65,15 @@ async def used_everything(system: System, name: str, *, roll: bool = False) -> N
     first = await _tools_and_hosts(system, name, roll=roll)
     await _branches_and_failures(system, name, first)
     await _interrupted_and_steered(system, name)
-    asked = {"tenant": system.tenant, "principal": "local", "roles": ("admin",)}
-    card = CardInput(id=f"k-{name}", content="A card.", segments=[COMPONENT], digest="d", **asked)
+    card = CardInput(id=f"k-{name}", content="A card.", segments=[COMPONENT], digest="d", **asked(system))
     await system.workflow(name).execute_update("card", card)
     if roll:
         await rolled(system, name)
-    await system.workflow(name).execute_update("amend", AmendInput(fields=("title",), title="A title", **asked))
+    await system.workflow(name).execute_update("amend", AmendInput(fields=("title",), title="A title", **asked(system)))
     system.script.then(calls(("h4", "ask_user", {"question": "c"})))
     await system.chat(name, "after the card")
     assert (await system.post(f"/sessions/{name}/repair")).status_code == 200
-    await system.workflow(name).execute_update("amend", AmendInput(fields=("active_leaf_id",), active_leaf_id=first, **asked))
+    await system.workflow(name).execute_update("amend", AmendInput(fields=("active_leaf_id",), active_leaf_id=first, **asked(system)))
     system.script.then(calls(("h5", "open_page", {"url": "z"}), ("h6", "ask_user", {"question": "d"}), text="Waiting."))
     await system.chat(name, "and wait")
     await steer(system, name, "queued words")
@@ -122,6 +123,3 @@ async def _interrupted_and_steered(system: System, name: str) -> None:
     await steer(system, name, "be brief")
     go_on.set()
     await sent
-
-
-__all__ = ["rolled", "session_of", "told", "used_everything", "verifying"]

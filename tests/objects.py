@@ -44,14 +44,14 @@ class ObjectServer:
             self._server.server_close()
             self._server = None
 
-    def payloads(self, driver: str = "s3", prefix: str = "", *, versions: bool = False) -> PayloadSettings:
+    def payloads(self, prefix: str = "", *, versions: bool = False) -> PayloadSettings:
         """Settings for a new bucket."""
         bucket = f"payloads-{uuid4().hex[:12]}"
         self.client.create_bucket(Bucket=bucket)
         if versions:
             self.client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
         return PayloadSettings.model_validate(
-            {"driver": driver, "s3_bucket": bucket, "s3_prefix": prefix, "s3_region": REGION, "s3_endpoint_url": self.url}
+            {"driver": "s3", "s3_bucket": bucket, "s3_prefix": prefix, "s3_region": REGION, "s3_endpoint_url": self.url}
         )
 
     def objects(self, settings: PayloadSettings) -> dict[str, bytes]:

@@ -71,9 +71,7 @@ async def derivable(system: System, database_url: str, *sessions: str) -> None:
     """What the workflow was told late is in its history nevertheless."""
     async with verifying(system, database_url) as verifier:
         for session in sessions:
-            ref = await session_of(system, session)
-            assert ref is not None
-            verdict = await verifier.verify(ref)
+            verdict = await verifier.verify(await session_of(system, session))
             assert (verdict.state, told(verdict)) == ("same", []), (session, told(verdict))
 
 

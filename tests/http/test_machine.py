@@ -34,7 +34,6 @@ PLANS = st.one_of(
     st.sampled_from([("server", end) for end in ENDINGS]),
     st.sampled_from([("gate",), ("gate",), ("gate", "host1"), ("server", "gate"), ("gate", "boom")]),
 )
-STILL = st.sampled_from([(end,) for end in ENDINGS])
 REVISION = st.sampled_from([None, None, None, None, 0, 0, 1])
 REPEAT = st.one_of(st.none(), st.none(), st.tuples(st.integers(0, 5), st.booleans()))
 PARENT = st.one_of(st.none(), st.none(), st.integers(0, 20), st.just("unknown"))

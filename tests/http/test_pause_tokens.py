@@ -10,13 +10,12 @@ from pydantic import SecretStr
 
 from settings import SigningSettings
 from tests.http.sse import opened, until_turn_ends
+from tests.http.test_handover import THREE
 from tests.http.test_host_actions import ONE, TWO
 from tests.http.test_resume import ALICE, asked, redeem, said, signed_again, tokens_in
-from tests.models import calls, says, script
+from tests.models import says, script
 from tests.services import SIGNING_KEY
 from tests.system import running_system
-
-THREE = calls(*((f"c{number}", "open_page", {"url": f"u{number}"}) for number in range(1, 4)))
 
 
 async def test_s45_a_token_is_shown_to_the_owner_wherever_the_call_is(database_url: str, temporal_address: str) -> None:

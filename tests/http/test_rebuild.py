@@ -1,20 +1,19 @@
 """`outlast verify` and `outlast rebuild`: rows held against histories, and put right from there."""
 
 import asyncio
-import base64
 from functools import partial
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
 
 from activities.deriving import verifying as verifying_again
 from activities.runs import Runs
 from cli.rebuild.run import Picked
-from settings import CodecSettings, TemporalSettings
+from settings import TemporalSettings
 from tests.commands import ran
 from tests.damages import DAMAGES, Damage, do
 from tests.everything import rolled, session_of, told, used_everything, verifying
+from tests.io.keys import keys
 from tests.models import says, script, waits
 from tests.services import as_runtime
 from tests.system import System, running_system
@@ -43,7 +42,6 @@ async def test_r69_r108_r109_damaged_rows_are_found_and_rebuilt(database_url: st
         system.script.behaviours.clear()
         await used_everything(system, "all", roll=True)
         ref = await session_of(system, "all")
-        assert ref is not None
         before = await shown(system, "all")
         assert len(before["tree"]["messages"]) > 20
         async with verifying(system, database_url) as verifier:
@@ -92,13 +90,11 @@ async def _goes_on(system: System) -> None:
 
 async def test_r69_what_lies_before_the_oldest_retained_run_is_kept_and_said(database_url: str, temporal_address: str) -> None:
     """Histories are encrypted, and most of what is in them is elsewhere."""
-    codec = CodecSettings(keys=[SecretStr(f"k:{base64.b64encode(bytes(32)).decode()}")])
     away = TemporalSettings(inline_limit_bytes=1024)
-    async with running_system(database_url, temporal_address, script(says("x")), codec=codec, temporal=away) as system:
+    async with running_system(database_url, temporal_address, script(says("x")), codec=keys("k"), temporal=away) as system:
         system.script.behaviours.clear()
         await used_everything(system, "all", roll=True)
         ref = await session_of(system, "all")
-        assert ref is not None
         workflow_id = session_workflow_id(system.tenant, "all")
         runs = Runs(system.temporal, workflow_id)
         chain = [run_id async for run_id in runs.chain((await system.workflow("all").describe()).run_id)]
@@ -138,7 +134,6 @@ async def test_r69_lost_events_end_the_stream_behind_them_and_a_live_turn_is_lef
         await system.chat("s1", "one")
         await system.chat("s1", "two")
         ref = await session_of(system, "s1")
-        assert ref is not None
         cursor = await system.conn.fetchval("select cursor from sessions")
         async with verifying(system, database_url) as verifier:
             await do(system.conn, Damage("", "delete from events where session_uid = $1 and seq = 3", ""), ref.session_uid)

@@ -14,12 +14,11 @@ from api.signing import KeyRing
 from settings import AccessSettings, BudgetSettings, LimitSettings
 from tests.http.sse import until_turn_ends
 from tests.http.test_host_actions import ONE, refused, tools
-from tests.models import calls, says, script, waits
+from tests.models import says, script, waits
 from tests.services import SIGNING_KEY
 from tests.system import System, running_system
 
 ALICE, BOB = {"x-test-principal": "alice"}, {"x-test-principal": "bob"}
-THREE = calls(*((f"c{number}", "open_page", {"url": f"u{number}"}) for number in range(1, 4)))
 RESULT = {"tool_result": {"opened": True}}
 
 

@@ -144,7 +144,6 @@ async def read_by_operators(
     before = objects.objects(s3)
     assert await replayed(system) == 2
     ref = await session_of(system, "s1")
-    assert ref is not None
     async with verifying(system, database_url) as verifier:
         assert (await verifier.verify(ref)).state == "same"
     kept = await raw(system)

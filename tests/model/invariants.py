@@ -10,8 +10,6 @@ from tests.model.transcripts import check_transcript
 from tests.system import System
 from workflows.model.state import Head
 
-ENDED = ("turn.started", "turn.final", "turn.completed")
-
 
 async def check_rows(system: System, session: str, *, quiet: bool = True) -> None:
     """Fails where a session's rows, all of one moment, tell no story. `quiet`: nothing is under way, so the workflow must agree with them."""

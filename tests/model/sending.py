@@ -56,8 +56,9 @@ class World:
 
     async def verify(self, session: str) -> None:
         """Its rows are what its histories say (R69)."""
-        if (found := await session_of(self.system, session)) is not None:
-            verdict = await self.verifier.verify(found)
+        there = "select true from sessions where tenant = $1 and session_id = $2"
+        if await self.system.conn.fetchval(there, self.system.tenant, session):
+            verdict = await self.verifier.verify(await session_of(self.system, session))
             assert (verdict.state, told(verdict), verdict.notes) == ("same", [], []), (session, verdict.state, told(verdict), verdict.notes)
 
     async def restart(self, prompts: dict[str, tuple[str, ...]]) -> None:

@@ -18,9 +18,8 @@ Events = Sequence[HistoryEvent]
 
 def kept(path: Path) -> WorkflowHistory:
     """A kept history, under the id of its workflow, which its first event has."""
-    text = path.read_text()
-    started = WorkflowHistory.from_json("", text).events[0].workflow_execution_started_event_attributes
-    return WorkflowHistory.from_json(started.workflow_id, text)
+    events = WorkflowHistory.from_json("", path.read_text()).events
+    return WorkflowHistory(events[0].workflow_execution_started_event_attributes.workflow_id, events)
 
 
 def used(events: Events) -> Iterator[str]:

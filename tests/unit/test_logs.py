@@ -2,7 +2,6 @@
 
 import json
 import logging
-from collections.abc import Callable
 
 import pytest
 from temporalio.exceptions import ApplicationError
@@ -10,8 +9,6 @@ from temporalio.exceptions import ApplicationError
 from cli.logs import JsonLines, TextLines
 from workflows.contracts import telemetry
 from workflows.contracts.errors import ServiceUnavailable
-
-Logged = Callable[..., str]
 
 
 def raised(error: Exception, cause: Exception | None = None) -> Exception:
