@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import fastapi_offline
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse
@@ -99,16 +99,17 @@ def _add_access(operation: dict[str, Any], secured: bool) -> None:
 def add_pages(app: FastAPI) -> None:
     """`/docs`, with everything that it needs from this process: no network beyond it."""
     app.mount("/docs/assets", StaticFiles(directory=_ASSETS), name="docs-assets")
+    app.get("/docs", include_in_schema=False)(_docs)
 
-    @app.get("/docs", include_in_schema=False)
-    async def docs() -> HTMLResponse:
-        return get_swagger_ui_html(
-            openapi_url="/openapi.json",
-            title=app.title,
-            swagger_js_url="/docs/assets/swagger-ui-bundle.js",
-            swagger_css_url="/docs/assets/swagger-ui.css",
-            swagger_favicon_url="/docs/assets/favicon.png",
-        )
+
+async def _docs(request: Request) -> HTMLResponse:
+    return get_swagger_ui_html(
+        openapi_url="/openapi.json",
+        title=request.app.title,
+        swagger_js_url="/docs/assets/swagger-ui-bundle.js",
+        swagger_css_url="/docs/assets/swagger-ui.css",
+        swagger_favicon_url="/docs/assets/favicon.png",
+    )
 
 
 def _mark_media(responses: dict[str, Any]) -> None:

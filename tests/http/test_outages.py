@@ -1,8 +1,10 @@
-"""Postgres lost after the start: refused, hanging, back again."""
+"""Postgres lost after the start: refused, hanging, back again. And an api that has ended."""
 
 import asyncio
+import gc
 import signal
 import time
+import weakref
 from collections.abc import AsyncIterator
 from uuid import UUID
 
@@ -109,3 +111,17 @@ async def test_without_both_nothing_works(alone: httpx.AsyncClient) -> None:
     assert (health.status_code, health.json()["status"]) == (503, "unusable")
     assert (await alone.get("/health/ready")).status_code == 503
     assert (await alone.get("/api/sessions")).status_code == 503
+
+
+async def test_an_api_that_has_ended_is_let_go(settings: Settings) -> None:
+    """Frameworks keep what they learn of functions for good; none of these may hold an app and all that hangs on it."""
+    app = create_app(settings, temporal_address=NOWHERE)
+    async with running(app) as client:
+        assert (await client.get("/docs")).status_code == 200
+        assert (await client.get("/api/sessions")).status_code == 200
+    known = weakref.ref(app)
+    del app, client
+    for _ in range(3):
+        await asyncio.sleep(0)
+        gc.collect()
+    assert known() is None
