@@ -6,6 +6,7 @@ disturb one of another process.
 
 import itertools
 import shutil
+import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -65,6 +66,7 @@ def running_postgres(*, tcp_port: int | None = None, options: Mapping[str, str] 
             server.start()
             yield server
         finally:
+            server.signal(signal.SIGCONT)  # a test that failed may have left it frozen
             server.stop()
 
 
