@@ -7,9 +7,8 @@ BIN := $(VENV)/bin
 # Where to look for a Python; `make PYTHON=/path/to/python3.11 dev` names one.
 PYTHONS := $(PYTHON) python3.11 python3.12 python3.13 python3.14 python3 python \
   $(wildcard $(HOME)/.pyenv/versions/3.1[1-4]*/bin/python3 /usr/local/bin/python3.1[1-4] /opt/homebrew/bin/python3.1[1-4])
-# Test processes side by side. The chaos tier comes by itself: it starts and kills whole programs, and mostly waits for them.
-JOBS := 2
-CHAOS_JOBS := 3
+# Test processes side by side, for two processors: tests wait a third of their time. The chaos tier comes by itself: it starts and kills whole programs.
+JOBS := 3
 PYTEST := $(BIN)/python -m pytest
 TIERS := tests/architecture tests/unit tests/flows tests/io tests/http tests/replay
 
@@ -32,11 +31,11 @@ check: $(VENV)/.installed  ## format, lint, imports, types, generated docs, know
 
 test: $(VENV)/.installed  ## every tier of tests
 	$(PYTEST) -n $(JOBS) --dist loadfile $(TIERS)
-	$(PYTEST) -n $(CHAOS_JOBS) --dist loadfile tests/chaos
+	$(PYTEST) -n $(JOBS) --dist loadfile tests/chaos
 
 test-long: $(VENV)/.installed  ## every tier of tests, with the full counts
 	TEST_LONG=1 $(PYTEST) -n $(JOBS) --dist loadfile --timeout 3600 $(TIERS)
-	TEST_LONG=1 $(PYTEST) -n $(CHAOS_JOBS) --dist loadfile --timeout 3600 tests/chaos
+	TEST_LONG=1 $(PYTEST) -n $(JOBS) --dist loadfile --timeout 3600 tests/chaos
 
 record-histories: $(VENV)/.installed  ## keep histories of stories that have none yet
 	$(BIN)/python -m tests.replay.record

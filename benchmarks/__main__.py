@@ -7,7 +7,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
 
-from benchmarks import delivery, long_sessions, replaying, report, runs, ten_thousand, tool_turn, waiting
+from benchmarks import crowd, delivery, long_sessions, replaying, report, runs, ten_thousand, tool_turn, waiting
 from benchmarks.stack import Stack, running_stack
 
 
@@ -23,6 +23,10 @@ async def _ten_thousand(bench: runs.Bench) -> None:
 
 async def _tool_turn(bench: runs.Bench) -> None:
     bench.figures += await tool_turn.tool_turn(bench.cached, bench.client, tool_turn.TOY if bench.toy else tool_turn.Size())
+
+
+async def _crowd(bench: runs.Bench) -> None:
+    bench.figures += await crowd.crowd(bench.cached, bench.client, crowd.TOY if bench.toy else crowd.Size())
 
 
 async def _waiting(bench: runs.Bench) -> None:
@@ -49,6 +53,7 @@ MEASURES: dict[str, Callable[[runs.Bench], Awaitable[None]]] = {
     "cold": runs.cold,
     "ten-thousand": _ten_thousand,
     "tool-turn": _tool_turn,
+    "crowd": _crowd,
     "waiting": _waiting,
     "stored": _stored,
     "replaying": _replaying,
