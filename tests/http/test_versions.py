@@ -56,6 +56,11 @@ async def told(system: System, end: str) -> bool:
     return finding.verdict == "ok" and finding.text.endswith(end)
 
 
+async def none_left(system: System, deployment: str) -> bool:
+    """Whether no run is on another version than new ones are. A run that just began may be listed on the one of the run before it for a moment."""
+    return await left_behind(system.temporal, await routing_of(system.temporal, system.tenant), deployment) == {}
+
+
 async def test_sessions_stay_on_their_build_until_they_roll_and_then_go_on_with_the_new_one(
     database_url: str, temporal_address: str
 ) -> None:
@@ -76,14 +81,13 @@ async def test_sessions_stay_on_their_build_until_they_roll_and_then_go_on_with_
         assert (await old.chat("born", "hi"))["content"] == "new"
         gate.set()
         assert (await living)["content"] == "of the old"
-        assert [(await where(new, session))[0] for session in ("waiting", "living", "born")] == ["1", "1", "2"]
-
-        assert (await old.chat("living", "and now"))["content"] == "new", "woken, it rolls before it does anything"
+        assert [(await where(new, session))[0] for session in ("waiting", "born")] == ["1", "2"]
+        assert (await old.chat("living", "and now"))["content"] == "new", "it rolls after its turn, or once it is woken"
         await builds.stay(new, "1", 1)
         await new.until(lambda: told(new, f"; open runs of earlier versions: 1 on {builds.deployment}:1"))
         await builds.roll_all(new, "1")
         await builds.stay(new, "1", 0)
-        assert await left_behind(new.temporal, await routing_of(new.temporal, new.tenant), builds.deployment) == {}
+        await new.until(lambda: none_left(new, builds.deployment))
         await stopping_old.aclose()
 
         assert (await new.resume("waiting", "h1")).status_code == 200
