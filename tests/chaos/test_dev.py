@@ -257,5 +257,7 @@ async def test_dev_leaves_out_what_libraries_say_of_every_request(programs: Prog
         dev = Dev(programs, folder / "data", env=env)
         await dev.ready()
         assert (await chat(dev.url, "Hi", profile="default"))["content"] == "Hello."
-        assert dev.program.output.splitlines()[-1] == "Ctrl-C stops everything."
+        await dev.program.says("turn answered")
+        banner, own = dev.program.output.splitlines()[-2:]
+        assert banner == "Ctrl-C stops everything." and "temporalio.workflow: turn answered" in own
         assert await dev.program.stop() == 0
