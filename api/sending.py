@@ -203,24 +203,22 @@ async def _until_taken(offer: Callable[[int], Awaitable[_R]], *, absent_again: b
     delay = FIRST_DELAY_SECONDS
     clock = asyncio.get_running_loop().time
     down_since: float | None = None
-    told = _UNREACHED
     while True:
+        fault: str | None = None
         try:
             return await offer(life)
         except WorkflowUpdateFailedError as error:
             if not _rolled_over(error):
                 life += _lives_gone(error, absent_again)
-            down = False
         except RPCError as error:
-            down = _is_down(error, absent_again)
-            told = _UNREACHED if error.status == RPCStatusCode.UNAVAILABLE else f"Temporal failed: {error.message}"
+            fault = _fault(error, absent_again)
         except RuntimeError as error:
             if "connect" not in str(error):
                 raise
-            down, told = True, _UNREACHED
-        down_since = (down_since or clock()) if down else None
-        if down_since is not None and clock() - down_since > DOWN_SECONDS:
-            raise ServiceUnavailable("temporal", told, maybe_happened=True)
+            fault = _UNREACHED
+        down_since = (down_since or clock()) if fault else None
+        if fault and down_since is not None and clock() - down_since > DOWN_SECONDS:
+            raise ServiceUnavailable("temporal", fault, maybe_happened=True)
         await asyncio.sleep(delay)
         delay = min(delay * 1.5, LAST_DELAY_SECONDS)
 
@@ -238,15 +236,17 @@ def _lives_gone(error: WorkflowUpdateFailedError, absent_again: bool) -> int:
     return int(code == "closed")
 
 
-def _is_down(error: RPCError, absent_again: bool) -> bool:
-    """Whether Temporal is not there or at fault, rather than busy for a moment. Raises what no repetition changes."""
+def _fault(error: RPCError, absent_again: bool) -> str | None:
+    """In one line how Temporal is not there or at fault; None if it is only busy for a moment. Raises what no repetition changes."""
     if error.status == RPCStatusCode.NOT_FOUND:
         if absent_again:
-            return False
+            return None
         raise not_found() from error
     if error.status not in (*_BUSY, *_FAULTS):
         raise ServiceUnavailable("temporal", f"Temporal refused: {error.message}", maybe_happened=True) from error
-    return error.status in _FAULTS
+    if error.status in _BUSY:
+        return None
+    return _UNREACHED if error.status == RPCStatusCode.UNAVAILABLE else f"Temporal failed: {error.message}"
 
 
 def _rolled_over(error: WorkflowUpdateFailedError) -> bool:
