@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from statistics import median
 from uuid import uuid4
 
 import httpx
@@ -66,4 +67,4 @@ async def _together(one: Callable[[], Awaitable[None]], size: Size) -> float:
 
 
 def _a_second(milliseconds: list[float]) -> str:
-    return f"{1000 / sorted(milliseconds)[len(milliseconds) // 2]:.0f} a second"
+    return f"{1000 / median(milliseconds):.0f} a second"

@@ -25,6 +25,14 @@ def migrated(database_url: str) -> DatabaseSettings:
 
 
 @pytest.fixture
+async def conn(migrated: DatabaseSettings) -> AsyncIterator[asyncpg.Connection]:
+    """A connection of the schema's owner to a database at head."""
+    connection = await asyncpg.connect(migrated.url)
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
 async def database(migrated: DatabaseSettings) -> AsyncIterator[Database]:
     """A pool of the runtime role on a database at head."""
     database = await Database.open(migrated.model_copy(update={"url": services.as_runtime(migrated.url)}))

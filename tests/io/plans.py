@@ -1,6 +1,7 @@
 """What a statement touches, as EXPLAIN ANALYZE counts it."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +9,8 @@ import asyncpg
 
 from activities.db.queries import load_queries
 
-_KINDS = ("force_custom_plan", "force_generic_plan")
+FOR_ANY = "force_generic_plan"
+_KINDS = ("force_custom_plan", FOR_ANY)
 """Statements are prepared: Postgres plans them for their values at first, and once for all later."""
 
 
@@ -30,21 +32,29 @@ async def touched(conn: asyncpg.Connection, name: str, **named: Any) -> list[Tou
     types = [str(parameter.name) for parameter in (await conn.prepare(statement)).get_parameters()]
     found = []
     for kind in _KINDS:
-        async with conn.transaction():
-            await conn.execute(f"set local plan_cache_mode = {kind}")
-            # A table of a test fits on a page or two, and is then read whole; one of a deployment doesn't.
-            await conn.execute("set local enable_seqscan = off")
-            await conn.execute(f"prepare looked_at ({', '.join(types)}) as {statement}")
-            literals = ", ".join("null" if value is None else f"'{value}'" for value in values)
-            told = await conn.fetchval(f"explain (analyze, buffers, format json, timing off) execute looked_at ({literals})")
-            await conn.execute("deallocate looked_at")
-        plan = json.loads(told)[0]["Plan"]
+        plan = await explained(conn, statement, types, values, kind=kind, options="analyze, buffers, timing off")
         nodes = list(_nodes(plan))
         pages = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
         indexes = frozenset(node["Index Name"] for node in nodes if "Index Name" in node)
         scans = frozenset(node["Relation Name"] for node in nodes if node["Node Type"] == "Seq Scan" and node["Actual Loops"])
         found.append(Touched(sum(map(_rows, nodes)), pages, indexes, scans))
     return found
+
+
+async def explained(
+    conn: asyncpg.Connection, statement: str, types: Sequence[str], values: Sequence[object], *, kind: str, options: str = "costs"
+) -> dict[str, Any]:
+    """The plan of a statement with parameters of these types: `kind` is for these values or for any, `options` are EXPLAIN's."""
+    async with conn.transaction():
+        await conn.execute(f"set local plan_cache_mode = {kind}")
+        # A table of a test fits on a page or two, and is then read whole; one of a deployment doesn't.
+        await conn.execute("set local enable_seqscan = off")
+        await conn.execute(f"prepare looked_at ({', '.join(types)}) as {statement}")
+        literals = ", ".join("null" if value is None else f"'{value}'" for value in values)
+        told = await conn.fetchval(f"explain ({options}, format json) execute looked_at ({literals})")
+        await conn.execute("deallocate looked_at")
+    plan: dict[str, Any] = json.loads(told)[0]["Plan"]
+    return plan
 
 
 def _rows(node: dict[str, Any]) -> float:

@@ -1,13 +1,8 @@
 """How a row of a session is found by its key, in a database of which nearly all sessions are short."""
 
-import json
-from collections.abc import AsyncIterator
-from typing import Any
-
 import asyncpg
-import pytest
 
-from settings import DatabaseSettings
+from tests.io.plans import FOR_ANY, explained
 
 SHORT_SESSIONS = 3_000
 
@@ -55,13 +50,6 @@ ONE_TURN_EACH = """
 """
 
 
-@pytest.fixture
-async def conn(migrated: DatabaseSettings) -> AsyncIterator[asyncpg.Connection]:
-    connection = await asyncpg.connect(migrated.url)
-    yield connection
-    await connection.close()
-
-
 async def test_s16_a_row_is_found_by_its_whole_key_though_sessions_have_one_turn_on_average(conn: asyncpg.Connection) -> None:
     """By another index it would be found among all that its session has."""
     await conn.execute("set session_replication_role = replica")  # references are right by construction
@@ -79,11 +67,6 @@ async def test_s16_a_row_is_found_by_its_whole_key_though_sessions_have_one_turn
 async def _condition(conn: asyncpg.Connection, key: asyncpg.Record) -> str:
     """What the plan for any values looks up in an index."""
     wanted = " and ".join(f"{column} = ${number}" for number, column in enumerate(key["columns"], 1))
-    async with conn.transaction():
-        await conn.execute("set local plan_cache_mode = force_generic_plan")
-        await conn.execute("set local enable_seqscan = off")  # a table with few rows is read whole
-        await conn.execute(f"prepare looked_up ({', '.join(key['types'])}) as select from {key['relation']} where {wanted}")
-        told: Any = await conn.fetchval(f"explain (format json) execute looked_up ({', '.join(['null'] * len(key['columns']))})")
-        await conn.execute("deallocate looked_up")
-    plan: dict[str, Any] = json.loads(told)[0]["Plan"]
+    statement = f"select from {key['relation']} where {wanted}"
+    plan = await explained(conn, statement, key["types"], [None] * len(key["columns"]), kind=FOR_ANY)
     return str(plan.get("Index Cond") or plan.get("Plans", [{}])[0].get("Index Cond", ""))

@@ -1,20 +1,9 @@
 """What a search touches: the caller's own sessions, whatever others have said."""
 
-from collections.abc import AsyncIterator
-
 import asyncpg
-import pytest
 
 from benchmarks.conversations import write_conversation
-from settings import DatabaseSettings
 from tests.io.plans import touched
-
-
-@pytest.fixture
-async def conn(migrated: DatabaseSettings) -> AsyncIterator[asyncpg.Connection]:
-    connection = await asyncpg.connect(migrated.url)
-    yield connection
-    await connection.close()
 
 
 async def test_s16_a_search_goes_by_the_index_and_costs_nothing_for_what_others_said(conn: asyncpg.Connection) -> None:

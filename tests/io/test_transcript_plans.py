@@ -1,26 +1,17 @@
 """What reads of a transcript touch, whatever the length of the session."""
 
-from collections.abc import AsyncIterator
 from uuid import UUID
 
 import asyncpg
 import pytest
 
 from benchmarks.conversations import write_conversation
-from settings import DatabaseSettings
 from tests.io.plans import touched
 
 SHORT, LONG = 100, 10_000
 PER_BRANCH = 20
 MORE_BRANCHES = 7
 """Doublings from the 5 branches of the short path to the 500 of the long one."""
-
-
-@pytest.fixture
-async def conn(migrated: DatabaseSettings) -> AsyncIterator[asyncpg.Connection]:
-    connection = await asyncpg.connect(migrated.url)
-    yield connection
-    await connection.close()
 
 
 async def made(conn: asyncpg.Connection, *, per_branch: int = 0) -> dict[int, UUID]:
