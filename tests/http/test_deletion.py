@@ -185,12 +185,11 @@ async def test_r177_a_pending_action_holds_a_session_where_that_is_set(settings:
 
 async def test_r177_a_first_message_under_an_expired_id_begins_anew(database_url: str, temporal_address: str) -> None:
     """No worker was there when its time was over: neither the timer nor the rows' end have come."""
-    ttl: dict[str, Any] = {"session_ttl_hours": 1.0 / 3600}
     scripted = script(calls(("c1", "open_page", {"url": "u"})), says("new"))
-    async with running_system(database_url, temporal_address, scripted, **ttl) as system:
+    async with running_system(database_url, temporal_address, scripted, session_ttl_hours=1.0 / 3600) as system:
         old = await system.chat("s1")
     await asyncio.sleep(1.1)
-    async with running_system(database_url, temporal_address, scripted, like=system, **ttl) as system:
+    async with running_system(database_url, temporal_address, scripted, like=system, session_ttl_hours=1.0) as system:
         fresh = await system.chat("s1", "hello again")
         assert (fresh["turn_number"], fresh["content"]) == (1, "new")
         assert fresh["turn_id"] != old["turn_id"]
