@@ -73,10 +73,7 @@ async def run_doctor(say: Say, **overrides: Any) -> bool:
             tell("workers", await bounded(partial(check_workers, found)))
         tell("postgres", await bounded(partial(check_postgres, found)))
         tell("signing keys", check_signing(found))
-        codec = check_codec(found)
-        if temporal.verdict != "FAIL" and codec.verdict != "FAIL":
-            codec = await bounded(partial(check_readable, found, codec))
-        tell("payload keys", codec)
+        tell("payload keys", await bounded(partial(check_codec, found, try_them=temporal.verdict != "FAIL")))
     if settings is not None:
         tell("payloads", await bounded(partial(check_payloads, settings)))
     return not failed
@@ -112,20 +109,18 @@ def check_signing(found: Endpoints) -> Finding:
         return Finding("FAIL" if found.settings.signing.keys else "warn", str(error))
 
 
-def check_codec(found: Endpoints) -> Finding:
-    """Whether what Temporal keeps is encrypted, and with which keys it can be read."""
-    try:
-        codec = codec_of(with_secrets(found).settings.codec.keys)
-    except SetupError as error:
-        return Finding("FAIL", str(error))
-    if codec is None:
-        return Finding("warn", "none: payloads in Temporal's history are not encrypted")
-    return Finding("ok", f"{', '.join(codec.ids)}; the first one encrypts")
-
-
-async def check_readable(found: Endpoints, keys: Finding) -> Finding:
-    """Whether the keys open what the newest open sessions began with; `keys` is what there is to say of them otherwise."""
+async def check_codec(found: Endpoints, *, try_them: bool) -> Finding:
+    """Whether what Temporal keeps is encrypted, and with which keys it can be read; `try_them`: on what the newest open sessions began with."""
     codec = codec_of(with_secrets(found).settings.codec.keys)
+    if codec is None:
+        keys = Finding("warn", "none: payloads in Temporal's history are not encrypted")
+    else:
+        keys = Finding("ok", f"{', '.join(codec.ids)}; the first one encrypts")
+    return await _tried(found, codec, keys) if try_them else keys
+
+
+async def _tried(found: Endpoints, codec: AesGcmCodec | None, keys: Finding) -> Finding:
+    """`keys`, unless they don't open something."""
     query = f"TaskQueue = '{found.settings.task_queue}' AND ExecutionStatus = 'Running' AND WorkflowType = '{SESSION_WORKFLOW}'"
     async with temporal_client(found) as client:
         try:

@@ -94,8 +94,11 @@ async def usable_database(found: Endpoints) -> "AsyncIterator[Database]":
 
 
 @asynccontextmanager
-async def temporal_client(found: Endpoints) -> "AsyncIterator[Client]":
-    """A client of Temporal as a worker has it. Raises SetupError, and ServiceUnavailable if Temporal does not answer."""
+async def temporal_client(found: Endpoints, database: "Database | None" = None) -> "AsyncIterator[Client]":
+    """A client of Temporal as a worker has it. Large payloads it gets from `database`, by default from a pool of its own.
+
+    Raises SetupError, and ServiceUnavailable if Temporal does not answer.
+    """
     from activities.db.client import connect
     from activities.db.pool import Database
     from activities.db.storage import Storage
@@ -103,8 +106,9 @@ async def temporal_client(found: Endpoints) -> "AsyncIterator[Client]":
 
     found = with_secrets(found)
     async with AsyncExitStack() as stack:
-        database = await Database.open(found.settings.database)
-        stack.push_async_callback(database.close)
+        if database is None:
+            database = await Database.open(found.settings.database)
+            stack.push_async_callback(database.close)
         storage = Storage(found.settings, database)
         stack.push_async_callback(storage.close)
         yield await connect(found.settings, storage, found.temporal, for_api=False)

@@ -145,7 +145,7 @@ async def _check_temporal(database: "Database", client: "Client") -> None:
 async def _opened(stack: AsyncExitStack, settings: Settings) -> "tuple[Database, Client, str]":
     found = find_endpoints(settings)
     database = await stack.enter_async_context(usable_database(found))
-    client = await stack.enter_async_context(temporal_client(found))
+    client = await stack.enter_async_context(temporal_client(found, database))
     return database, client, found.settings.task_queue
 
 

@@ -14,7 +14,7 @@ FILE = "dev.json"
 class DevRecord(BaseModel):
     """Addresses and process ids. `temporal` is `host:port`, `temporal_ui` empty where `outlast dev` uses a Temporal that it didn't start.
 
-    `secrets` is the file with the signing keys, empty where they are configured.
+    `secrets` is the file with the signing and payload keys, which count where none are configured; empty if there is no such file.
     """
 
     model_config = ConfigDict(extra="ignore")

@@ -35,7 +35,7 @@ class Limits:
 async def run_stuck(settings: Settings, limits: Limits) -> bool:
     """Prints what is stuck. True if nothing is; False also where a task waits that is none of those looked at. Raises OutlastError."""
     found = find_endpoints(settings)
-    async with usable_database(found) as database, temporal_client(found) as client:
+    async with usable_database(found) as database, temporal_client(found, database) as client:
         suspects = await gathered(client, database, settings.task_queue, limits.waiting)
         for remark in suspects.remarks:
             note(remark)

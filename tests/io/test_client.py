@@ -20,6 +20,7 @@ from activities.db.encryption import codec_of
 from activities.db.payloads import PayloadGone, PostgresDriver
 from activities.db.pool import Database
 from activities.db.storage import Storage
+from cli.endpoints import Endpoints, temporal_client
 from cli.services.postgres import PostgresServer
 from settings import CodecSettings, DatabaseSettings, Settings
 from tests import services
@@ -69,6 +70,16 @@ async def test_large_payloads_stay_out_of_history(temporal_address: str, databas
         await connection.execute("delete from payloads")
     with pytest.raises(RuntimeError, match="activation completion failed"):
         await replayer.replay_workflow(history)
+
+
+async def test_a_command_that_has_a_pool_gets_large_payloads_through_it(temporal_address: str, database: Database) -> None:
+    async with temporal_client(Endpoints(Settings(database=database.settings), temporal_address, None), database) as client:
+        unserved = await client.start_workflow(Echo.run, id=f"echo/{uuid4()}", task_queue="nobody", memo={"large": MEGABYTE})
+        assert (await (await unserved.describe()).memo())["large"] == MEGABYTE
+        await unserved.terminate()
+        assert len(await stored(database)) == 1
+        async with database.connection() as connection:
+            assert await connection.fetchval("select count(*) from pg_stat_activity where datname = current_database()") == 1
 
 
 async def test_small_payloads_are_json_without_defaults(temporal_address: str, database: Database) -> None:
