@@ -49,14 +49,19 @@ RELATIONS = (
 
 @dataclass(frozen=True)
 class Difference:
-    """What is wrong with a row. `row` names its table and key; `relation` and `key` are these two where a comparison found it."""
+    """What is wrong with a row. Where a comparison found it, its table and key are in `relation` and `key`, else both are in `place`."""
 
     what: str
-    row: str
     expected: str = ""
     found: str = ""
     relation: str = ""
     key: tuple[str, ...] = ()
+    place: str = "-"
+
+    @property
+    def row(self) -> str:
+        """Table and key, for people; `-` for what is wrong with no row."""
+        return f"{self.relation} {'/'.join(self.key)}" if self.relation else self.place
 
 
 class Shadow:
@@ -146,13 +151,12 @@ class Shadow:
 
 def _of_row(relation: Relation, columns: list[str], row: Any) -> list[Difference]:
     key = tuple(row["key"])
-    named = f"{relation.name} {'/'.join(key)}"
     if not row["there"]:
-        return [Difference("lost row", named, "a row", "none", relation.name, key)]
+        return [Difference("lost row", "a row", "none", relation.name, key)]
     if not row["derived"]:
-        return [Difference("row that no history made", named, "none", "a row", relation.name, key)]
+        return [Difference("row that no history made", "none", "a row", relation.name, key)]
     return [
-        Difference(f"wrong {column}", named, _said(expected), _said(found), relation.name, key)
+        Difference(f"wrong {column}", _said(expected), _said(found), relation.name, key)
         for column, expected, found in zip(columns, row["expected"], row["found"], strict=True)
         if expected != found
     ]

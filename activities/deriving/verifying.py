@@ -96,7 +96,7 @@ class Verifier:
         except ServiceUnavailable:
             raise
         except Exception as error:
-            problem = Difference(UNPLAYABLE, "-", "", f"{type(error).__name__}: {error}")
+            problem = Difference(UNPLAYABLE, found=f"{type(error).__name__}: {error}")
             return Verdict(session, "differs", [*by_themselves, problem])
         if story.under_way or row["streaming"]:
             return Verdict(session, "busy")
@@ -112,7 +112,7 @@ class Verifier:
         try:
             await self._derive(session, story, verdict)
         except Unplayable as problem:
-            verdict.differences.append(Difference(UNPLAYABLE, "-", "", str(problem)))
+            verdict.differences.append(Difference(UNPLAYABLE, found=str(problem)))
             return
         verdict.differences += await self._shadow.differences(UUID(session.session_uid), LIBRARY)
 
@@ -135,7 +135,7 @@ class Verifier:
 
     async def _checked(self, uid: UUID) -> list[Difference]:
         return [
-            Difference(row["what"], row["row"], row["expected"] or "", row["found"] or "")
+            Difference(row["what"], row["expected"] or "", row["found"] or "", place=row["row"])
             for check in CHECKS
             async for row in getattr(owned, check)(self._shadow.conn, session_uid=uid)
         ]

@@ -89,7 +89,7 @@ async def _of(shadow: Shadow, tenant: str | None, ids: list[str] | None) -> list
 async def _queried(client: Client, query: str) -> dict[str, set[str]]:
     """Ids of sessions by tenant."""
     found: dict[str, set[str]] = {}
-    for workflow in await listed(client, query):
+    for workflow in await listed(client, query, typed=query):
         if (named := session_of(workflow.id)) is not None:
             tenant, session_id = named
             found.setdefault(tenant, set()).add(session_id)

@@ -101,7 +101,7 @@ async def _of_server(settings: Settings, batch: Batch) -> list[Verdict]:
         except OSError as error:
             raise SetupError(f"--save {folder}: {error.strerror}") from error
         async with temporal_client(found) as client:
-            paths = fetched(client, query, batch.limit, folder)
+            paths = fetched(client, query, batch.limit, folder, typed=batch.query)
             return await _judged(paths, batch.limit, batch, settings.data_dir)
 
 

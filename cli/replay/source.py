@@ -57,8 +57,11 @@ def asked(task_queue: str, query: str | None, begun_since: datetime | None) -> s
     return " AND ".join(filters)
 
 
-async def fetched(client: Client, query: str, limit: int | None, folder: Path) -> AsyncIterator[Path]:
-    """The histories of a server's runs, newest first, each as a file in `folder`. Raises SetupError, ServiceUnavailable."""
+async def fetched(client: Client, query: str, limit: int | None, folder: Path, *, typed: str | None) -> AsyncIterator[Path]:
+    """The histories of a server's runs, newest first, each as a file in `folder`. `typed`: the part of `query` that was given as `--query`.
+
+    Raises SetupError, ServiceUnavailable.
+    """
     turnstile = asyncio.Semaphore(FETCHED_AT_ONCE)
 
     async def fetch(run: WorkflowExecution) -> Path | None:
@@ -73,7 +76,7 @@ async def fetched(client: Client, query: str, limit: int | None, folder: Path) -
         path.write_text(history.to_json())
         return path
 
-    runs = await listed(client, query, limit)
+    runs = await listed(client, query, limit, typed=typed)
     try:
         for fetching in asyncio.as_completed([fetch(run) for run in runs]):
             if (path := await fetching) is not None:

@@ -137,13 +137,15 @@ async def test_migrate_without_temporal_warns(programs: Programs, empty_database
     assert "warning: search attributes not registered" in output
 
 
-async def test_migrate_registers_what_is_missing(programs: Programs, empty_database_url: str, folder: Path) -> None:
+async def test_migrate_registers_what_is_missing(programs: Programs, empty_database_url: str, database_url: str, folder: Path) -> None:
     bare = TemporalServer(folder / "bare", ui=False, attributes={})
     bare.start()
     try:
         env = {"OUTLAST_DATABASE__URL": empty_database_url, "TEMPORAL_ADDRESS": bare.address}
         _, found = await programs.run("doctor", env=env)
         assert f"search attributes {', '.join(sorted(SEARCH_ATTRIBUTES))} are missing" in found
+        code, output = await programs.run("stuck", env={**env, "OUTLAST_DATABASE__URL": database_url})
+        assert code == 1 and one_line(output).startswith("outlast: Temporal refuses a list filter: ") and "OutlastTurn" in output
         code, output = await programs.run("migrate", env=env)
         assert code == 0
         assert f"search attributes: registered {', '.join(sorted(SEARCH_ATTRIBUTES))}" in output

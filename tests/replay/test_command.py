@@ -247,7 +247,7 @@ async def test_a_servers_sessions_are_replayed_with_what_they_keep_elsewhere(
         assert (code, err) == (0, ""), out + err
         assert len(list((tmp_path / "kept").iterdir())) == 2
         code, out, err = await replay("--from-server", "--query", "nonsense", at=where)
-        assert code == 1 and "--query" in err and err.count("\n") == 1
+        assert code == 1 and err.startswith("outlast: --query nonsense: ") and err.count("\n") == 1
         code, _, err = await replay("--from-server", "--query", "WorkflowId = 'nobody'", "--limit", "1", at=where)
         assert code == 1 and "nothing was proven" in err
         await system.conn.execute("delete from payloads")
