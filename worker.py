@@ -64,6 +64,7 @@ PASSED_THROUGH = (
     "workflows.contracts.naming",
     "workflows.contracts.policies",
     "workflows.contracts.principal_erasures",
+    "workflows.contracts.search_attributes",
     "workflows.contracts.sessions",
     "workflows.contracts.steps",
     "workflows.contracts.telemetry",

@@ -4,7 +4,7 @@ from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSe
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from workflows.contracts.naming import SEARCH_ATTRIBUTES
+from workflows.contracts.search_attributes import SEARCH_ATTRIBUTES
 
 
 async def registered(client: Client) -> bool:

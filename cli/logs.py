@@ -11,8 +11,6 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 
-from temporalio.exceptions import FailureError
-
 from settings import LogSettings
 from workflows.contracts import telemetry
 from workflows.contracts.errors import OutlastError
@@ -24,9 +22,6 @@ SPOKEN_THROUGH = ("temporalio.workflow", "temporalio.activity")
 """The SDK's loggers that our own workflows and activities speak through: they are silent during replay."""
 
 Ids = Callable[[], Mapping[str, str]]
-
-_OURS = (OutlastError, FailureError, OSError)
-"""Exceptions whose words name services, limits and ids, never content."""
 
 _MOST_CAUSES = 10
 
@@ -46,12 +41,11 @@ def log_to_stderr(settings: LogSettings, spans: Ids = dict) -> logging.Handler:
         logging.getLogger(name).setLevel(logging.WARNING)
     for name in SPOKEN_THROUGH:
         logging.getLogger(name).setLevel(settings.level.upper())
-    _quiet_adapters()
     return handler
 
 
-def _quiet_adapters() -> None:
-    """The SDK writes what it knows of a workflow or activity into the message; here it is in the ids."""
+def keep_ids_out_of_messages() -> None:
+    """The SDK would write what it knows of a workflow or activity into each message; here it is in the ids. Once, where workers run."""
     from temporalio import activity, workflow
 
     activity.logger.activity_info_on_message = False
@@ -124,9 +118,16 @@ def _one(error: BaseException, wordy: bool) -> str:
     frames = "".join(traceback.format_tb(error.__traceback__))
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    words = f": {error}" if (wordy or isinstance(error, _OURS)) and str(error) else ""
+    words = f": {error}" if (wordy or _is_ours(error)) and str(error) else ""
     inner = "".join(f"\n| {_one(each, wordy)}" for each in error.exceptions) if isinstance(error, BaseExceptionGroup) else ""
     return f"{frames}{name}{words}{inner}"
 
 
-__all__ = ["JsonLines", "TextLines", "described", "log_to_stderr"]
+def _is_ours(error: BaseException) -> bool:
+    """Whether an exception's words name services, limits and ids, never content."""
+    from temporalio.exceptions import FailureError
+
+    return isinstance(error, OutlastError | FailureError | OSError)
+
+
+__all__ = ["JsonLines", "TextLines", "described", "keep_ids_out_of_messages", "log_to_stderr"]

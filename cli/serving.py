@@ -53,11 +53,13 @@ async def run_api(settings: Settings, stop: asyncio.Event, say: Say) -> None:
 
 
 def forward_sdk_logs() -> None:
-    """From now on what the SDK's core logs goes where everything else goes. Once a process, before the first client."""
+    """From now on what the SDK logs goes where everything else goes, in the same form. Once a process, before the first client."""
     from temporalio.runtime import Runtime, TelemetryConfig
 
     from activities.db.client import SDK_LOGS
+    from cli.logs import keep_ids_out_of_messages
 
+    keep_ids_out_of_messages()
     Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=SDK_LOGS)))
 
 

@@ -13,7 +13,7 @@ import psutil
 from cli.services.ports import LOOPBACK, free_port
 from cli.services.process import end, last_line, spawn, wait_for
 from workflows.contracts.errors import SetupError
-from workflows.contracts.naming import SEARCH_ATTRIBUTES
+from workflows.contracts.search_attributes import SEARCH_ATTRIBUTES
 
 POLL_LIMITS = {
     "history.transferProcessorMaxPollRPS": "10000",

@@ -5,6 +5,8 @@ Each test of a linter's configuration also breaks a copy of the tree on purpose 
 
 import ast
 import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -64,6 +66,21 @@ def test_style01_every_contract_can_be_broken(tmp_path: Path) -> None:
 def test_style01_settings_know_only_errors() -> None:
     assert violations(settings_imports, sources("settings.py")) == []
     assert says(settings_imports, "from api.app import app\nimport worker") != []
+
+
+def loaded_by(program: str) -> set[str]:
+    """The top packages that a Python program has loaded when it ends."""
+    asked = f"import sys\n{program}\nprint(*(name for name in sys.modules if '.' not in name))"
+    done = subprocess.run([sys.executable, "-c", asked], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    return set(done.stdout.split())
+
+
+def test_what_knows_nothing_of_temporal_starts_without_its_sdk() -> None:
+    """`outlast --help` and `outlast chat` would take a third longer to begin."""
+    chat = "from cli.options import configured; import cli.main, cli.chat.loop, cli.chat.place; configured(None)"
+    loaded = loaded_by(chat)
+    assert {"cli", "httpx", "typer"} <= loaded
+    assert loaded & {"temporalio", "google", "asyncpg", "activities", "api", "openai", "pydantic_ai", "worker"} == set()
 
 
 def test_style03_no_door_leads_out_of_the_sandbox() -> None:

@@ -14,7 +14,7 @@ from cli.services.postgres import PostgresServer
 from cli.services.temporal import TemporalServer
 from tests.chaos.processes import SIGNING, Programs, chat, ready
 from tests.services import as_runtime
-from workflows.contracts.naming import SEARCH_ATTRIBUTES
+from workflows.contracts.search_attributes import SEARCH_ATTRIBUTES
 
 
 def one_line(output: str) -> str:

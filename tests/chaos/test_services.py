@@ -19,7 +19,7 @@ from cli.services.postgres import PostgresServer, account_for, programs, running
 from cli.services.temporal import TemporalServer
 from tests.services import fresh_database, running_temporal, short_folder
 from workflows.contracts.errors import SetupError
-from workflows.contracts.naming import SEARCH_ATTRIBUTES
+from workflows.contracts.search_attributes import SEARCH_ATTRIBUTES
 
 
 def private(folder: Path) -> Path:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from cli import spans
-from cli.logs import log_to_stderr
+from cli.logs import keep_ids_out_of_messages, log_to_stderr
 from settings import LogSettings, TracingSettings
 from tests.models import calls, raises, says, script
 from tests.spans import Spans
@@ -27,6 +27,7 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lines]:
     before, level = list(root.handlers), root.level
     monkeypatch.setattr(sys, "stderr", written)
     log_to_stderr(LogSettings(format="json"), spans.ids)
+    keep_ids_out_of_messages()
     yield lambda: [json.loads(line) for line in written.getvalue().splitlines()]
     logging.captureWarnings(False)
     root.handlers, root.level = before, level

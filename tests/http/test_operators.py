@@ -11,7 +11,7 @@ from cli.stuck import Limits, run_stuck
 from tests.models import calls, raises, says, script
 from tests.system import System, running_system
 from worker import flow_digest
-from workflows.contracts.naming import PENDING_TOOL, PROFILE, STATUS, TURN, WAITING_SINCE
+from workflows.contracts.search_attributes import PENDING_TOOL, PROFILE, STATUS, TURN, WAITING_SINCE
 
 
 async def seen(system: System, session: str) -> Any:

@@ -1,10 +1,14 @@
-"""The one error tree. A refusal is what a caller did wrong or too late; everything else is a fault of ours or of a service."""
+"""The one error tree. A refusal is what a caller did wrong or too late; everything else is a fault of ours or of a service.
 
-from typing import Any, Literal, get_args
+Every process has it, also those that know nothing of Temporal, whose SDK is imported only where a failure of its kind is made.
+"""
 
-from temporalio.exceptions import ApplicationError
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from workflows.model.turn import TurnError
+
+if TYPE_CHECKING:
+    from temporalio.exceptions import ApplicationError
 
 RefusalCode = Literal[
     "not_found",
@@ -46,8 +50,10 @@ class Refusal(OutlastError):
         self.message = message
         self.facts = facts
 
-    def as_failure(self) -> ApplicationError:
+    def as_failure(self) -> "ApplicationError":
         """The same refusal in the form that an update handler may raise."""
+        from temporalio.exceptions import ApplicationError
+
         return ApplicationError(self.message, self.code, self.facts, type=REFUSAL, non_retryable=True)
 
     @classmethod
@@ -57,7 +63,7 @@ class Refusal(OutlastError):
         return cls(known, message)
 
     @classmethod
-    def from_failure(cls, failure: ApplicationError) -> "Refusal":
+    def from_failure(cls, failure: "ApplicationError") -> "Refusal":
         """Reads `as_failure` back on the client's side."""
         code, facts = failure.details[0], failure.details[1]
         return cls(code, failure.message, **facts)

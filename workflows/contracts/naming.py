@@ -2,10 +2,7 @@
 
 import hashlib
 import unicodedata
-from datetime import datetime
 from urllib.parse import quote, unquote
-
-from temporalio.common import SearchAttributeKey
 
 SESSION_WORKFLOW = "SessionWorkflow"
 ERASURE_WORKFLOW = "ErasureWorkflow"
@@ -62,17 +59,3 @@ def session_of(workflow_id: str) -> tuple[str, str] | None:
     kind, _, rest = workflow_id.partition("/")
     tenant, slash, session_id = rest.partition("/")
     return (unquote(tenant), session_id) if kind == "session" and slash else None
-
-
-TENANT = SearchAttributeKey.for_keyword("OutlastTenant")
-PRINCIPAL = SearchAttributeKey.for_keyword("OutlastPrincipal")
-PROFILE = SearchAttributeKey.for_keyword("OutlastProfile")
-STATUS = SearchAttributeKey.for_keyword("OutlastStatus")
-TURN = SearchAttributeKey.for_int("OutlastTurn")
-PENDING_TOOL = SearchAttributeKey.for_keyword("OutlastPendingTool")
-WAITING_SINCE = SearchAttributeKey.for_datetime("OutlastWaitingSince")
-
-SEARCH_ATTRIBUTES: dict[str, SearchAttributeKey[str] | SearchAttributeKey[int] | SearchAttributeKey[datetime]] = {
-    key.name: key for key in (TENANT, PRINCIPAL, PROFILE, STATUS, TURN, PENDING_TOOL, WAITING_SINCE)
-}
-"""What an operator can query sessions by. Registered by `outlast dev` and `outlast migrate`."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from temporalio.common import SearchAttributeUpdate
 
-from workflows.contracts.naming import PENDING_TOOL, PRINCIPAL, PROFILE, STATUS, TENANT, TURN, WAITING_SINCE
+from workflows.contracts.search_attributes import PENDING_TOOL, PRINCIPAL, PROFILE, STATUS, TENANT, TURN, WAITING_SINCE
 from workflows.model.state import Head
 from workflows.rules.state import profile_of, status_of
 
