@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import inspect
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import cache
@@ -18,7 +18,7 @@ from temporalio.service import RPCError
 from temporalio.worker import Interceptor, Worker, WorkerDeploymentConfig
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-from activities.db.client import SDK_LOGS, connect
+from activities.db.client import SDK_LOGS, connect, words_of_core
 from activities.db.locks import StepLocks
 from activities.db.migrate import ensure_usable
 from activities.db.pool import Database
@@ -38,13 +38,18 @@ from activities.tools import Tools
 from activities.turns import Turns
 from profiles.loading import load_profiles
 from settings import Settings, WorkerSettings
-from workflows.contracts.errors import SetupError
+from workflows.contracts.errors import ServiceUnavailable, SetupError
 from workflows.contracts.policies import BEAT_EVERY_SECONDS, STICKY_SECONDS
 from workflows.erasure import ErasureWorkflow
 from workflows.principal_erasure import PrincipalErasureWorkflow
 from workflows.session import SessionWorkflow
 
 log = logging.getLogger(__name__)
+
+OnFault = Callable[[BaseException], Awaitable[None]]
+
+ENDING_SECONDS = 5.0
+"""How long a worker that can't go on may take to end, beyond the grace of running steps."""
 
 WORKFLOWS = [SessionWorkflow, ErasureWorkflow, PrincipalErasureWorkflow]
 
@@ -91,9 +96,11 @@ def _interceptors(traced: bool) -> list[Interceptor]:
     return [Identifying(), *worker_interceptors()]
 
 
+@cache
 def measured(address: str) -> Runtime | None:
     """A runtime whose metrics, the SDK's and our own, are served at `address` (`host:port`, path `/metrics`); None without one.
 
+    One a process, which keeps the port for workers that come one after the other: that of one that is gone may be in use for a while.
     Raises SetupError if nothing can listen there.
     """
     if not address:
@@ -173,8 +180,8 @@ def implementations(client: Client, kit: Kit) -> list[Callable[..., Any]]:
     ]
 
 
-def build_worker(client: Client, kit: Kit, workflows: Sequence[type] = WORKFLOWS) -> Worker:
-    """A worker on the settings' task queue."""
+def build_worker(client: Client, kit: Kit, workflows: Sequence[type] = WORKFLOWS, *, on_fault: OnFault | None = None) -> Worker:
+    """A worker on the settings' task queue. `on_fault` hears why it can't go on, before it ends."""
     traced, version = kit.settings.tracing.enabled, versioned(kit.settings.worker)
     return Worker(
         client,
@@ -191,6 +198,7 @@ def build_worker(client: Client, kit: Kit, workflows: Sequence[type] = WORKFLOWS
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=STICKY_SECONDS),
         max_concurrent_activities=500,
         max_cached_workflows=kit.settings.worker_cached_sessions,
+        on_fatal_error=on_fault,
     )
 
 
@@ -205,8 +213,36 @@ async def tell_routing(client: Client, settings: Settings) -> None:
         log.warning("%s", concern)
 
 
+async def work(client: Client, kit: Kit, stop: asyncio.Event, ready: asyncio.Event | None = None) -> None:
+    """Works until `stop` is set, then ends in order. Raises ServiceUnavailable for a worker that can't go on: its namespace is gone, say."""
+    faults: asyncio.Queue[BaseException] = asyncio.Queue()
+    worker = build_worker(client, kit, on_fault=faults.put)
+    running = asyncio.create_task(worker.run())
+    fault, stopped = asyncio.create_task(faults.get()), asyncio.create_task(stop.wait())
+    try:
+        await tell_routing(client, kit.settings)
+        if ready:
+            ready.set()
+        await asyncio.wait({running, fault, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopped.cancel()
+        if fault.done():
+            # The SDK's core does not always come to an end then: a process that waited for it would be there and do nothing.
+            await asyncio.wait({running}, timeout=kit.settings.worker_shutdown_seconds + ENDING_SECONDS)
+        else:
+            fault.cancel()
+            await worker.shutdown()
+            await asyncio.wait({running})
+    error = running.exception() if running.done() else fault.result()
+    if error is not None and not stop.is_set():
+        raise ServiceUnavailable("temporal", f"the worker can't go on: {words_of_core(error)}") from error
+
+
 async def run(settings: Settings, stop: asyncio.Event, *, address: str | None = None, ready: asyncio.Event | None = None) -> None:
-    """Runs a worker until `stop` is set. `address` is Temporal's, if its own configuration does not say it. Raises SetupError."""
+    """Runs a worker until `stop` is set. `address` is Temporal's, if its own configuration does not say it.
+
+    Raises SetupError, and ServiceUnavailable for a worker that can't go on.
+    """
     await ensure_usable(settings.database)
     database = await Database.open(settings.database)
     storage = Storage(settings, database)
@@ -214,11 +250,8 @@ async def run(settings: Settings, stop: asyncio.Event, *, address: str | None = 
         client = await connect(settings, storage, address, for_api=False, runtime=measured(settings.metrics.worker_address))
         async with open_kit(settings, database, storage) as kit:
             kit.indexed = await registered(client)
-            async with build_worker(client, kit), retaining_events(settings, database, kit.locks):
-                await tell_routing(client, settings)
-                if ready:
-                    ready.set()
-                await stop.wait()
+            async with retaining_events(settings, database, kit.locks):
+                await work(client, kit, stop, ready)
     finally:
         await storage.close()
         await database.close()

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -34,6 +35,18 @@ SDK_LOGS = LoggingConfig(
 
 ONE_TRY = RetryConfig(max_retries=1)
 """The api repeats a call itself, under the same id and within its own deadline; the SDK's retries would hide how long that takes."""
+
+
+_MESSAGE = re.compile(r'message: "(?P<text>(?:[^"\\]|\\.)*)"')
+
+
+def words_of_core(error: BaseException) -> str:
+    """What the SDK's core says in an error or in the one at the bottom of it, in one line, without the structure that carried it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    text = " ".join(str(error).split()) or type(error).__name__
+    found = _MESSAGE.search(text)
+    return found["text"].replace('\\"', '"') if found else text
 
 
 class RecordPayloadConverter(PydanticPayloadConverter):
@@ -118,4 +131,4 @@ async def forget_failure(operation: WithStartWorkflowOperation[object, object]) 
             await operation.workflow_handle()
 
 
-__all__ = ["SDK_LOGS", "RecordPayloadConverter", "connect", "data_converter", "forget_failure", "session_start"]
+__all__ = ["SDK_LOGS", "RecordPayloadConverter", "connect", "data_converter", "forget_failure", "session_start", "words_of_core"]

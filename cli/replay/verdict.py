@@ -5,8 +5,9 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from activities.db.client import words_of_core
+
 _PARTED = re.compile(r"HistoryEvent\(id: (?P<event>\d+), (?P<type>\w+)\)")
-_MESSAGE = re.compile(r'message: "(?P<text>(?:[^"\\]|\\.)*)"')
 
 Kind = Literal["same", "skipped", "differs", "failed", "unknown"]
 """`same`: code and history agree. `skipped`: no worker has completed a task of the run, so there is nothing to compare, and neither
@@ -41,11 +42,8 @@ class Verdict(BaseModel):
 
 
 def said(failure: BaseException) -> str:
-    """A replay's failure in one line: the text of the innermost failure, where the SDK wraps it in the structure that carried it."""
-    text = " ".join(str(failure).split()) or type(failure).__name__
-    if found := _MESSAGE.search(text):
-        text = found["text"].replace('\\"', '"')
-    return text.removeprefix("[TMPRL1100] ")
+    """A replay's failure in one line."""
+    return words_of_core(failure).removeprefix("[TMPRL1100] ")
 
 
 def parted(detail: str) -> tuple[int | None, str]:
