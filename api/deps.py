@@ -64,7 +64,7 @@ class Api:
         self.tails.wake()
 
 
-def get_api(request: Request) -> Api:
+async def get_api(request: Request) -> Api:
     """The parts of the app that serves `request`."""
     api: Api = request.app.state.api
     return api

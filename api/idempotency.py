@@ -81,7 +81,7 @@ class Once:
             raise
 
 
-def once(api: ApiDep, caller: CallerDep, key: KeyHeader = None) -> Once:
+async def once(api: ApiDep, caller: CallerDep, key: KeyHeader = None) -> Once:
     """The request's key, ready for its write."""
     return Once(api, caller, key)
 

@@ -12,6 +12,10 @@ from api.connections import Connection
 DRAIN_SECONDS = 5
 """How long requests that are being answered may take once the server was asked to stop."""
 
+KEEP_ALIVE_SECONDS = 75
+"""How long an idle connection stays open: longer than clients' and load balancers' pools keep theirs (a minute at most, as they come). Whoever
+closes first must be the one who sends, else a request may meet a connection that is just being closed, and is lost."""
+
 
 class ApiServer(uvicorn.Server):
     """uvicorn that leaves signals to its owner, and whose streams and waiting requests end when it is asked to stop."""
@@ -27,6 +31,7 @@ class ApiServer(uvicorn.Server):
             server_header=False,
             lifespan="on",
             timeout_graceful_shutdown=DRAIN_SECONDS,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
         )
         super().__init__(config)
         self._app = app

@@ -23,7 +23,7 @@ class ChangeBody(Body):
     expected_revision: Revision | None = None
 
 
-def expected(expected_revision: Annotated[int | None, Query(ge=0)] = None) -> ChangeBody:
+async def expected(expected_revision: Annotated[int | None, Query(ge=0)] = None) -> ChangeBody:
     """The same for a write without a body: a DELETE names the revision in its query."""
     return NOTHING_SAID if expected_revision is None else ChangeBody(expected_revision=expected_revision)
 

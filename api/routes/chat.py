@@ -40,7 +40,7 @@ BEGUN: TypeAdapter[Started | Steered] = TypeAdapter(Started | Steered)
 Begun = TypeVar("Begun", bound=Started | Steered)
 
 
-def patience(
+async def patience(
     api: ApiDep,
     wait: Annotated[bool, Query(description="false: answer 202 at once")] = True,
     prefer: Annotated[list[str] | None, Header(description="`respond-async` (answer 202 at once) or `wait=N` (seconds)")] = None,

@@ -78,10 +78,13 @@ class Terminal:
 
     async def shows(self, text: str, seconds: float = 30.0, *, times: int = 1) -> None:
         """Waits until it has shown a text (so many times)."""
-        async with asyncio.timeout(seconds):
-            while self.text.count(text) < times:
-                await asyncio.sleep(0.02)
-                self._read()
+        try:
+            async with asyncio.timeout(seconds):
+                while self.text.count(text) < times:
+                    await asyncio.sleep(0.02)
+                    self._read()
+        except TimeoutError:
+            pytest.fail(f"{text!r} is not shown {times} times in {self.text[-2000:]!r}")
 
     def types(self, text: str) -> None:
         os.write(self._master, text.encode())

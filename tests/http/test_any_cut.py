@@ -99,7 +99,7 @@ async def test_r79_s69_a_reader_that_is_cut_anywhere_receives_what_an_uncut_one_
             cut_live = [await one for one in live]
             for frames, cuts in cut_live:
                 assert (told(frames), seed) == (whole, seed)
-                assert cuts > 5
+                assert cuts > 1
             after = 0
             while after < CUTS:
                 frames, cuts = await cut_often(urls, chance)

@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from api.app import create_app
+from api.server import ApiServer
 from settings import AccessSettings, Settings
 from tests.http.access_table import TABLE
 from tests.http.conftest import NOWHERE, running
@@ -135,3 +136,7 @@ async def test_the_openapi_document_describes_each_answer(alone: httpx.AsyncClie
     chat = operations["post", "/api/chat"]["responses"]
     assert set(chat) == {"200", "202", "401", "403", "404", "409", "413", "415", "422", "429", "503"}
     assert "HTTPValidationError" not in document["components"]["schemas"]
+
+
+def test_an_idle_connection_outlives_the_pools_of_clients_and_load_balancers(settings: Settings) -> None:
+    assert ApiServer(create_app(settings)).config.timeout_keep_alive > 60

@@ -69,7 +69,7 @@ async def test_a_turn_is_one_span_of_its_input_through_a_rollover_and_another_wo
         await after.until(lambda: len(after.script.requests) == 2)
         await after.until(lambda: len(spans.named("turn")) == 3)
         histories = await after.histories("s1")
-        await after.submit("s1", "roll is done")
+        await after.chat("s1", "roll is done")
     turns = {turn_id: spans.named("turn", turn_id=turn_id) for turn_id in (second["turn_id"], third["turn_id"])}
     assert [len(found) for found in turns.values()] == [1, 1]
     assert [spans.path(span) for (span,) in turns.values()] == [TURN, TURN]

@@ -199,7 +199,7 @@ async def test_ctrl_c_ends_the_command_and_its_processes_without_a_word(tmp_path
     async with began("replay", "--jobs", 1, pipe) as process:
         end = await asyncio.to_thread(os.open, pipe, os.O_WRONLY)
         os.killpg(process.pid, signal.SIGINT)
-        out, err = await asyncio.wait_for(process.communicate(), 20)
+        out, err = await asyncio.wait_for(process.communicate(), 60)
         assert (process.returncode, err) == (130, b"") and b"Traceback" not in out
         with pytest.raises(BrokenPipeError):
             os.write(end, b"the reader has gone")
