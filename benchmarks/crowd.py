@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from statistics import median
 from uuid import uuid4
 
-import httpx
 from temporalio.client import Client
 
 from benchmarks.figures import Figure
 from benchmarks.floor import FLOOR_QUEUE, FloorWorkflow
 from benchmarks.stack import Outlast
-from benchmarks.turns import Session
+from benchmarks.turns import Session, http_client
 
 SLOWER = 1 / 0.8
 """What a turn may take of the machine, in updates of the floor."""
@@ -44,8 +43,7 @@ async def crowd(outlast: Outlast, client: Client, size: Size) -> list[Figure]:
 
     floors: list[float] = []
     ours: list[float] = []
-    limits = httpx.Limits(max_connections=size.sessions)
-    async with httpx.AsyncClient(timeout=300, limits=limits) as http:
+    async with http_client(at_once=size.sessions) as http:
 
         async def turns() -> None:
             session = Session(outlast.url, http)

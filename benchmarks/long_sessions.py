@@ -4,19 +4,20 @@
 """
 
 import asyncio
+import json
 import random
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import aiohttp
 import asyncpg
-import httpx
 
 from benchmarks.conversations import write_conversation
 from benchmarks.figures import Figure
 from benchmarks.stack import Outlast, Stack
-from benchmarks.turns import Session
+from benchmarks.turns import Session, http_client
 
 WORDS = 50
 """In each message; with the rest, it has 400 characters."""
@@ -43,11 +44,11 @@ async def long_sessions(stack: Stack, outlast: Outlast, size: Size) -> list[Figu
         await write_conversation(conn, name, messages, words=WORDS)
     await conn.execute("analyze")
     await conn.close()
-    async with httpx.AsyncClient(timeout=120) as http:
+    async with http_client() as http:
         return [*await _ordinals(outlast, http, size), *await _exports(outlast, http, size)]
 
 
-async def _ordinals(outlast: Outlast, http: httpx.AsyncClient, size: Size) -> list[Figure]:
+async def _ordinals(outlast: Outlast, http: aiohttp.ClientSession, size: Size) -> list[Figure]:
     """By turns, so that a slow minute slows both."""
     found: dict[int, list[float]] = {size.short: [], size.long: []}
     for number in range(-20, size.reads):
@@ -55,17 +56,18 @@ async def _ordinals(outlast: Outlast, http: httpx.AsyncClient, size: Size) -> li
         for name, length in (("short", size.short), ("long", size.long)):
             query = f"index={int(share * length / 2)}&speaker={speaker}"
             began = time.perf_counter()
-            answer = await http.get(f"{outlast.url}/api/sessions/{name}-{length}/transcript?{query}")
+            async with http.get(f"{outlast.url}/api/sessions/{name}-{length}/transcript?{query}") as answer:
+                text = await answer.text()
             took = (time.perf_counter() - began) * 1000
-            if answer.status_code != 200 or len(answer.json()["messages"]) != 1:
-                raise RuntimeError(f"{query}: {answer.text}")
+            if answer.status != 200 or len(json.loads(text)["messages"]) != 1:
+                raise RuntimeError(f"{query}: {text}")
             if number >= 0:
                 found[length].append(took)
     short = Figure(f"transcript by ordinal, {size.short} messages", "ms", found[size.short])
     return [short, Figure(f"P9 transcript by ordinal, {size.long:,} messages", "ms", found[size.long], short, reach=1.5)]
 
 
-async def _exports(outlast: Outlast, http: httpx.AsyncClient, size: Size) -> list[Figure]:
+async def _exports(outlast: Outlast, http: aiohttp.ClientSession, size: Size) -> list[Figure]:
     """Pairs of turns, one alone and one while the long session is exported again and again."""
     session, exports = Session(outlast.url, http), list[float]()
     alone: list[float] = []
@@ -92,8 +94,8 @@ async def _exporting(outlast: Outlast, size: Size, took: list[float]) -> AsyncIt
     async def export() -> None:
         started = time.perf_counter()
         url = f"{outlast.url}/api/sessions/long-{size.long}/export"
-        async with httpx.AsyncClient(timeout=120) as other, other.stream("GET", url) as answer:
-            async for _ in answer.aiter_raw():
+        async with http_client() as other, other.get(url) as answer:
+            async for _ in answer.content.iter_any():
                 begun.set()
         took.append(time.perf_counter() - started)
 

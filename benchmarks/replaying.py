@@ -10,14 +10,13 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 from temporalio.client import Client
 
 from benchmarks.calling import FETCHING, asks
 from benchmarks.figures import Figure
 from benchmarks.history import first_run
 from benchmarks.stack import Outlast
-from benchmarks.turns import Session
+from benchmarks.turns import Session, http_client
 from cli.replay.pool import Children
 from cli.replay.verdict import Verdict
 
@@ -56,7 +55,7 @@ async def replaying(outlast: Outlast, client: Client, folder: Path, size: Size) 
 
 async def _recorded(outlast: Outlast, client: Client, size: Size, folder: Path) -> tuple[list[Path], Path]:
     """The files of the short histories, and of the long one."""
-    async with httpx.AsyncClient(timeout=360) as http:
+    async with http_client() as http:
         sessions = [Session(outlast.url, http) for _ in range(size.sessions)]
         for _ in range(size.turns):
             for session in sessions:

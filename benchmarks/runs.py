@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TypeVar
 
-import httpx
+import aiohttp
 from temporalio.client import Client
 
 from benchmarks.calling import WITH_TOOL
@@ -18,7 +18,7 @@ from benchmarks.instant import in_pieces
 from benchmarks.killed_worker import killed_worker
 from benchmarks.stack import Outlast, Part, Stack
 from benchmarks.text import ANSWER_CHARACTERS
-from benchmarks.turns import MESSAGE_CHARACTERS, Floor, Peer, Session
+from benchmarks.turns import MESSAGE_CHARACTERS, Floor, Peer, Session, http_client
 
 Took = TypeVar("Took")
 WARM_TURNS = 5
@@ -53,7 +53,7 @@ class Bench:
 
     stack: Stack
     size: Size
-    http: httpx.AsyncClient
+    http: aiohttp.ClientSession
     client: Client
     floor_worker: Part
     cached: Outlast
@@ -103,7 +103,7 @@ async def subjects(stack: Stack, size: Size) -> AsyncIterator[Bench]:
     for part in (floor_worker, peer_worker, cached.api, uncached.api):
         await asyncio.to_thread(part.wait)
     client = await Client.connect(address)
-    async with httpx.AsyncClient(timeout=120) as http:
+    async with http_client() as http:
         bench = Bench(stack, size, http, client, floor_worker, cached, uncached, Floor(client))
         peer = await Peer.begin(address)
         warm = [bench.session(cached), bench.session(uncached)]

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-import httpx
 from temporalio.client import Client
 
 from benchmarks.figures import Figure
 from benchmarks.history import MOST_RUN_BYTES, TurnCost, all_runs, plain
 from benchmarks.runs import EVENTS_LIMIT, HISTORY_LIMIT, paused
 from benchmarks.stack import Outlast
-from benchmarks.turns import Floor, Session
+from benchmarks.turns import Floor, Session, http_client
 
 IDLE_SECONDS = 1.0
 FLAT = 1.15
@@ -38,7 +37,7 @@ async def ten_thousand(outlast: Outlast, client: Client, floor: Floor, size: Siz
     looked_at = [range(mark - size.window + 1, mark + 1) for mark in size.marks]
     in_floors: dict[int, float] = {}
     milliseconds: dict[int, float] = {}
-    async with httpx.AsyncClient(timeout=120) as http:
+    async with http_client() as http:
         session = Session(outlast.url, http)
         for number in range(1, size.marks[-1] + 1):
             if not any(number in window for window in looked_at):

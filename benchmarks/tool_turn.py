@@ -6,7 +6,6 @@
 import asyncio
 from dataclasses import dataclass
 
-import httpx
 from temporalio.client import Client
 
 from benchmarks.calling import FETCHING, asks
@@ -14,7 +13,7 @@ from benchmarks.figures import Figure
 from benchmarks.history import MOST_RUN_BYTES, Run, all_runs
 from benchmarks.stack import Outlast
 from benchmarks.text import ANSWER_CHARACTERS, words
-from benchmarks.turns import Session
+from benchmarks.turns import Session, http_client
 
 IDLE_SECONDS = 1.0
 CHARACTERS_PER_TOKEN = 4
@@ -38,7 +37,7 @@ TOY = Size(tokens=12_000, calls=4, characters=5_000, at_once=2)
 async def tool_turn(outlast: Outlast, client: Client, size: Size) -> list[Figure]:
     """Both turns, each in a conversation of its own."""
     figures: list[Figure] = []
-    async with httpx.AsyncClient(timeout=360) as http:
+    async with http_client() as http:
         for at_once in (1, size.at_once):
             session = Session(outlast.url, http, fields=FETCHING)
             for _ in range(size.tokens * CHARACTERS_PER_TOKEN // (MESSAGE_CHARACTERS + ANSWER_CHARACTERS)):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-import httpx
+import aiohttp
 from pydantic_ai.durable_exec.temporal import PydanticAIPlugin
 from temporalio.client import Client, WorkflowHandle
 
@@ -17,6 +17,7 @@ from benchmarks.text import words
 from workflows.contracts.naming import session_workflow_id
 
 MESSAGE_CHARACTERS = 400
+PATIENCE_SECONDS = 360.0
 
 
 class Floor:
@@ -77,12 +78,17 @@ class Peer:
         return (time.perf_counter() - began) * 1000
 
 
+def http_client(*, at_once: int = 100) -> aiohttp.ClientSession:
+    """What sends turns, so many at once: a client that takes as little of the machine as Temporal's own does for the floor."""
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=at_once), timeout=aiohttp.ClientTimeout(total=PATIENCE_SECONDS))
+
+
 @dataclass
 class Session:
     """A session of ours, over HTTP."""
 
     url: str
-    http: httpx.AsyncClient
+    http: aiohttp.ClientSession
     id: str = field(default_factory=lambda: f"bench-{uuid4()}")
     turns: int = 0
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -97,23 +103,24 @@ class Session:
         """Milliseconds from the request to `turn.completed` on its event stream. Raises RuntimeError for a turn that failed."""
         body = self._body(content)
         began = time.perf_counter()
-        async with self.http.stream("POST", f"{self.url}/api/chat/stream", json=body) as response:
-            async for line in response.aiter_lines():
-                if line.startswith("event:") and line.endswith("turn.error"):
-                    raise RuntimeError(f"a turn failed: {await anext(response.aiter_lines(), '')}")
-                if line.startswith("event:") and line.endswith("turn.completed"):
+        async with self.http.post(f"{self.url}/api/chat/stream", json=body) as response:
+            async for line in response.content:
+                if line == b"event: turn.error\n":
+                    raise RuntimeError(f"a turn failed: {await response.content.readline()!r}")
+                if line == b"event: turn.completed\n":
                     return (time.perf_counter() - began) * 1000
-        raise RuntimeError(f"the stream of a turn ended without turn.completed, status {response.status_code}")
+        raise RuntimeError(f"the stream of a turn ended without turn.completed, status {response.status}")
 
     async def turn(self, content: str | None = None) -> float:
         """Milliseconds from the request to the whole answer. Raises RuntimeError for a turn that failed."""
         body = self._body(content)
         began = time.perf_counter()
-        response = await self.http.post(f"{self.url}/api/chat", json=body)
+        async with self.http.post(f"{self.url}/api/chat", json=body) as response:
+            text = await response.text()
         took = (time.perf_counter() - began) * 1000
-        answer = response.json()
-        if response.status_code != 200 or answer["error"] or not answer["content"]:
-            raise RuntimeError(f"a turn failed: {response.status_code} {json.dumps(answer)}")
+        answer = json.loads(text)
+        if response.status != 200 or answer["error"] or not answer["content"]:
+            raise RuntimeError(f"a turn failed: {response.status} {text}")
         return took
 
     def _body(self, content: str | None) -> dict[str, Any]:
