@@ -4,7 +4,7 @@ import json
 import os
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from workflows.contracts.errors import SetupError
 
@@ -42,8 +42,9 @@ def read_record(folder: Path) -> DevRecord | None:
         return DevRecord.model_validate(json.loads(path.read_text()))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, ValidationError) as error:
-        raise SetupError(f"{path} can't be read: {' '.join(str(error).split())}") from error
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else " ".join(str(error).split())
+        raise SetupError(f"{path} can't be read: {why}") from error
 
 
 def remove_record(folder: Path) -> None:

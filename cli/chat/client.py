@@ -6,11 +6,12 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 from httpx_sse import SSEError, connect_sse
 
-from workflows.contracts.errors import OutlastError
+from workflows.contracts.errors import OutlastError, SetupError
 
 SILENCE_SECONDS = 60.0
 """An open stream carries a comment every 15 s; one that is silent for this long is dead."""
@@ -50,9 +51,21 @@ class ApiClient:
     """An API at `url`, which is given `token`. `notice` is told, in one line, when the connection is lost and when it is back."""
 
     def __init__(self, url: str, notice: Callable[[str], None], token: str | None = None) -> None:
+        """Raises SetupError for a URL or a token that can't be one."""
+        if token and not (token.isascii() and token.isprintable()):
+            raise SetupError("the token has characters that no header takes")
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._http = httpx.Client(base_url=url.rstrip("/"), timeout=httpx.Timeout(SILENCE_SECONDS, connect=5.0), headers=headers)
+        try:
+            self._http = httpx.Client(base_url=url.rstrip("/"), timeout=httpx.Timeout(SILENCE_SECONDS, connect=5.0), headers=headers)
+        except httpx.InvalidURL as error:
+            raise SetupError(f"{url} is no URL of an API: {error}") from error
+        if self._http.base_url.scheme not in ("http", "https") or not self._http.base_url.host:
+            raise SetupError(f"{url} is no URL of an API, such as http://127.0.0.1:8080")
         self._notice = notice
+
+    def reach(self) -> None:
+        """Returns if anything answers. Raises ApiLost."""
+        self._response("GET", "/health")
 
     def get(self, path: str, **params: Any) -> dict[str, Any]:
         """A read. Raises ApiProblem and ApiLost."""
@@ -64,7 +77,7 @@ class ApiClient:
 
     def cancel(self, session_id: str, turn_id: str) -> None:
         """Cancels a turn. Raises ApiProblem and ApiLost."""
-        self._request("POST", f"/api/sessions/{session_id}/cancel", json={"turn_id": turn_id})
+        self._request("POST", f"{place_of(session_id)}/cancel", json={"turn_id": turn_id})
 
     def message(self, session_id: str, content: str, profile: str | None) -> "TurnStream":
         """A message's turn."""
@@ -81,14 +94,20 @@ class ApiClient:
         return TurnStream(self, session_id, None, turn_id)
 
     def _request(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
+        response = self._response(method, path, **arguments)
+        if not response.is_success:
+            raise problem_of(response)
         try:
-            response = self._http.request(method, path, **arguments)
+            answer: dict[str, Any] = response.json()
+        except ValueError as error:
+            raise ApiLost(f"what answers at {self._http.base_url} is no API of Outlast") from error
+        return answer
+
+    def _response(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        try:
+            return self._http.request(method, path, **arguments)
         except httpx.TransportError as error:
             raise ApiLost(f"no API at {self._http.base_url}: {error}") from error
-        if response.is_error:
-            raise problem_of(response)
-        answer: dict[str, Any] = response.json()
-        return answer
 
 
 class TurnStream:
@@ -154,7 +173,7 @@ class TurnStream:
             yield from self._sent_stream()
 
     def _sent_stream(self) -> Iterator[Any]:
-        path = f"/api/sessions/{self.session_id}/events"
+        path = f"{place_of(self.session_id)}/events"
         yield from self._open("GET", path, params={"after": self._cursor, "until": "turn"})
 
     def _open(self, method: str, path: str, **arguments: Any) -> Iterator[Any]:
@@ -174,6 +193,11 @@ def problem_of(response: httpx.Response) -> ApiProblem:
         return ApiProblem(response.status_code, str(body["code"]), str(body["detail"]))
     except (ValueError, KeyError, TypeError):
         return ApiProblem(response.status_code, f"http_{response.status_code}", response.text[:200] or response.reason_phrase)
+
+
+def place_of(session_id: str) -> str:
+    """The path of a session, whatever was typed as its id."""
+    return f"/api/sessions/{quote(session_id, safe='')}"
 
 
 def new_id() -> str:

@@ -5,7 +5,7 @@ import re
 import sys
 from typing import Any
 
-from cli.chat.client import ApiClient, ApiLost, ApiProblem, TurnStream, new_id
+from cli.chat.client import ApiClient, ApiLost, ApiProblem, TurnStream, new_id, place_of
 from cli.chat.screen import Screen
 from cli.running import say_error
 
@@ -23,8 +23,10 @@ def run_chat(url: str, token: str | None = None, *, session: str | None, profile
     3 if the turn waits for the host.
     """
     screen = Screen(notes=sys.stderr if once is not None else sys.stdout)
-    chat = Chat(ApiClient(url, screen.note, token), screen, session or new_id(), profile)
+    client = ApiClient(url, screen.note, token)
+    chat = Chat(client, screen, session or new_id(), profile)
     try:
+        client.reach()
         old = session is not None and chat.is_there()
         if once is not None:
             return chat.one_turn(once, old=old)
@@ -55,7 +57,7 @@ class Chat:
     def is_there(self) -> bool:
         """Whether the session has begun; one that has not begins with the first message. Raises ApiProblem and ApiLost."""
         try:
-            self._client.get(f"/api/sessions/{self.session_id}")
+            self._client.get(place_of(self.session_id))
         except ApiProblem as problem:
             if problem.status != 404:
                 raise
@@ -82,8 +84,8 @@ class Chat:
         if not old:
             return
         self._begun = True
-        found = self._client.get(f"/api/sessions/{self.session_id}")
-        for message in self._client.get(f"/api/sessions/{self.session_id}/messages")["messages"][-SHOWN:]:
+        found = self._client.get(place_of(self.session_id))
+        for message in self._client.get(f"{place_of(self.session_id)}/messages")["messages"][-SHOWN:]:
             self._screen.line(f"{message['role']}: {message['content']}" if message["content"] else f"{message['role']}: (no text)")
         if live := found.get("live_turn"):
             self._show(self._client.watch(self.session_id, live["turn_id"]))
@@ -152,7 +154,7 @@ class Chat:
         """After a refusal: what the session waits for now. Somebody else may have answered."""
         if not self._begun:
             return
-        waiting = self._client.get(f"/api/sessions/{self.session_id}").get("pending_action")
+        waiting = self._client.get(place_of(self.session_id)).get("pending_action")
         self._pending = waiting and {**waiting, "call_id": waiting["tool_call_id"]}
 
     def _ask(self, prompt: str) -> str:

@@ -30,6 +30,8 @@ class FolderLock:
             holder = self._path.read_text().strip() or "unknown"
             os.close(self._file)
             raise SetupError(f"{self._path.parent.absolute()} is in use by another `outlast dev`, process {holder}") from error
+        except FileExistsError as error:
+            raise SetupError(f"{self._path.parent.absolute()} is no folder") from error
         except OSError as error:
             raise SetupError(f"can't use {self._path.parent.absolute()}: {error.strerror or error}") from error
         os.ftruncate(self._file, 0)

@@ -154,10 +154,18 @@ async def test_chat_once_prints_the_answer_and_nothing_else(running: Running) ->
 
 
 async def test_chat_without_an_api_is_one_line(programs: Programs) -> None:
-    code, output = await programs.run("chat", "--url", f"http://127.0.0.1:{free_port()}", "--session", "x")
-    assert code == 1
-    assert len(output.splitlines()) == 1
-    assert "no API at" in output
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    for said, arguments in (
+        ("no API at", ("--url", nowhere, "--session", "x")),
+        ("no API at", ("--url", nowhere, "--once", "hello")),
+        ("nowhere is no URL of an API", ("--url", "nowhere", "--once", "hello")),
+        ("http://[::1 is no URL of an API", ("--url", "http://[::1", "--once", "hello")),
+        ("the token has characters that no header takes", ("--url", nowhere, "--once", "hello", "--token", "a\nwalrus")),
+    ):
+        code, output = await programs.run("chat", *arguments)
+        assert code == 1
+        assert len(output.splitlines()) == 1
+        assert said in output and "walrus" not in output
 
 
 async def test_chat_goes_on_in_mid_answer_when_the_api_restarts(running: Running) -> None:
