@@ -18,7 +18,7 @@ from cli.services.postgres import PostgresServer
 from tests import services
 from tests.models import Script
 from tests.replay.stories import SEALED, STORIES
-from tests.replay.telling import Story
+from tests.replay.telling import Story, Told
 from tests.system import System, running_system
 
 HISTORIES = Path(__file__).with_name("histories")
@@ -50,7 +50,7 @@ async def tell(name: str, story: Story, database_url: str, address: str) -> list
     told: list[WorkflowHistory] = []
     for telling in story.tells:
         async with running_system(database_url, address, scripted, like=system, interceptors=[story.between], **story.settings) as system:
-            await telling(system)
+            await telling(Told.of(system))
             told = [*story.kept, *await runs_of(system, f"TaskQueue = '{system.settings.task_queue}'")]
             if name in SEALED:
                 await _keep_payloads(system)

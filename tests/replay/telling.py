@@ -2,19 +2,55 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
+import httpx
 from temporalio.client import Interceptor as ClientInterceptor
 from temporalio.client import WorkflowHandle, WorkflowHistory
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from tests.models import Behaviour
-from tests.system import System
+from tests.system import Answer, System
 
-Tell = Callable[[System], Awaitable[None]]
+Tell = Callable[["Told"], Awaitable[None]]
 After = Callable[[str, Any], Awaitable[Any]]
+
+
+class Told(System):
+    """A system whose sessions have come to rest when they have answered.
+
+    Rows say so a moment before the workflow hears of it, and an input that came in that moment would be in the history elsewhere.
+    """
+
+    @classmethod
+    def of(cls, system: System) -> "Told":
+        """The same one."""
+        return cls(**{each.name: getattr(system, each.name) for each in fields(system)})
+
+    async def chat(self, session: str, content: str = "hello", **fields: Any) -> Answer:
+        answer = await super().chat(session, content, **fields)
+        await self.at_rest(session)
+        return answer
+
+    async def resume(self, session: str, call_id: str, result: Any = "ok", **fields: Any) -> httpx.Response:
+        answer = await super().resume(session, call_id, result, **fields)
+        await self.at_rest(session)
+        return answer
+
+    async def idle(self, session: str, turns: int, *, seconds: float = 15.0) -> None:
+        await super().idle(session, turns, seconds=seconds)
+        await self.at_rest(session)
+
+    async def at_rest(self, session: str) -> None:
+        """Waits until neither a task nor an activity of a session is under way."""
+
+        async def rests() -> bool:
+            found = (await self.workflow(session).describe()).raw_description
+            return not found.pending_activities and not found.HasField("pending_workflow_task")
+
+        await self.until(rests)
 
 
 class Between(ClientInterceptor, Interceptor):

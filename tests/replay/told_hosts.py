@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from tests.models import calls, says, waits
-from tests.replay.telling import Story, asked
-from tests.system import System
+from tests.replay.telling import Story, Told, asked
 
 BATCH = calls(("h1", "open_page", {"url": "a"}), ("h2", "ask_user", {"question": "b"}), text="Two things.")
 GO_ON = asyncio.Event()
@@ -26,7 +25,7 @@ async def _asks_later() -> AsyncIterator[Any]:
             yield piece
 
 
-async def _tools_and_hosts(system: System) -> None:
+async def _tools_and_hosts(system: Told) -> None:
     await system.chat("tools-and-hosts", "do it")
     assert (await system.resume("tools-and-hosts", "h9")).status_code == 409
     await system.resume("tools-and-hosts", "h1")
@@ -35,7 +34,7 @@ async def _tools_and_hosts(system: System) -> None:
     await system.chat("tools-and-hosts", "never mind")
 
 
-async def _carded(system: System) -> None:
+async def _carded(system: Told) -> None:
     path = "/sessions/carded/messages"
     card = {"id": "k1", "content": "A card.", "segments": NOTE, "subject": "order-7"}
     for _ in range(2):
@@ -50,24 +49,28 @@ async def _carded(system: System) -> None:
     await system.chat("carded", "go on")
 
 
-async def _timed(system: System) -> None:
+async def _timed(system: Told) -> None:
     await system.chat("timed", "do it soon", host_context={"version": 1, "actions": [SOON]})
     await system.recorded("host_action.reminder")
     await system.idle("timed", 2)
 
 
-async def _signalled(system: System) -> None:
+async def _signalled(system: Told) -> None:
     await system.chat("signalled", "one")
     handle = system.workflow("signalled")
     await handle.signal("steer", asked(system, id="g1", content="Be brief."))
     await system.until(lambda: system.conn.fetchval("select true from steering"))
+    await system.at_rest("signalled")
     await handle.signal("continuation", asked(system, tool_call_id="h1", tool_result=1))
     await system.idle("signalled", 2)
     await handle.signal("host_result", asked(system, tool_call_id="h1", tool_result=2))
     await system.recorded("input.refused")
+    await system.at_rest("signalled")
     await handle.signal("steer", {"no": "steering"})
     await system.recorded("input.refused", 2)
+    await system.at_rest("signalled")
     await handle.signal("cancel", asked(system))
+    await system.at_rest("signalled")
     await handle.signal("message", asked(system, id="by-signal", content="two"))
     await system.idle("signalled", 3)
     sent = await system.running("signalled", "three")
@@ -78,7 +81,7 @@ async def _signalled(system: System) -> None:
     await system.idle("signalled", 5)
 
 
-async def _waits(system: System) -> bool:
+async def _waits(system: Told) -> bool:
     """True once the workflow has taken note of the last signal."""
     events = (await system.workflow("signalled").fetch_history()).events
     last = max(event.event_id for event in events if event.HasField("workflow_execution_signaled_event_attributes"))

@@ -9,9 +9,8 @@ from cli.erasing import start_erasure
 from tests.everything import rolled
 from tests.io.keys import keys
 from tests.models import calls, hangs, says, waits
-from tests.replay.telling import Between, Story, asked, losing, to_its_end
+from tests.replay.telling import Between, Story, Told, asked, losing, to_its_end
 from tests.replay.told_hosts import BATCH
-from tests.system import System
 from workflows.contracts.naming import principal_erasure_workflow_id
 
 GO_ON, HEARD = asyncio.Event(), asyncio.Event()
@@ -19,15 +18,17 @@ KEYS = keys("corpus")
 INLINE = 1024
 
 
-async def _rolled(system: System) -> None:
+async def _rolled(system: Told) -> None:
     """Half a batch, steering behind it, a cancel of a turn to come, a refusal and a keyed answer travel; then a turn, and what waits behind it."""
     handle = system.workflow("rolled")
     await system.chat("rolled", "one", id="m1")
     await system.resume("rolled", "h1")
     await system.post("/chat?wait=false", {"session_id": "rolled", "message_type": "steering", "content": "Be brief."})
+    await system.at_rest("rolled")
     await system.post("/sessions/rolled/cancel", {"turn_id": "never"}, headers={"idempotency-key": "k"})
     await handle.signal("host_result", asked(system, tool_call_id="h1"))
     await system.recorded("input.refused")
+    await system.at_rest("rolled")
     await rolled(system, "rolled")
     await system.resume("rolled", "h2")
     await system.chat("rolled", "two", turn_id="never")
@@ -38,10 +39,10 @@ async def _rolled(system: System) -> None:
     await handle.signal("roll")
     GO_ON.set()
     await sent
-    await system.idle("rolled", 5)
+    await system.idle("rolled", 6)
 
 
-async def _cold_begins(system: System) -> None:
+async def _cold_begins(system: Told) -> None:
     """The worker is stopped with a step's result on its way; an input comes while nobody is there."""
     await system.chat("cold", "one")
 
@@ -57,7 +58,7 @@ async def _cold_begins(system: System) -> None:
     await HEARD.wait()
 
 
-async def _cold_goes_on(system: System) -> None:
+async def _cold_goes_on(system: Told) -> None:
     """A worker that has never seen the session begins with its result and the input at once; then a cancel crosses a step's end."""
     COLD.after = Between().after
     await system.idle("cold", 3)
@@ -66,7 +67,7 @@ async def _cold_goes_on(system: System) -> None:
     await system.idle("cold", 4)
 
 
-async def _unheard(system: System) -> None:
+async def _unheard(system: Told) -> None:
     """A result that does not decode, one that comes after everybody has read what it says, and one that never comes."""
 
     async def nonsense(name: str, done: Any) -> Any:
@@ -82,7 +83,7 @@ async def _unheard(system: System) -> None:
         return done
 
     UNHEARD.after = late
-    await system.chat("unheard", "two")
+    await system.post("/chat", {"session_id": "unheard", "content": "two"})
     inputs = [
         asyncio.create_task(system.post("/sessions/unheard/cancel")),
         asyncio.create_task(system.post("/chat?wait=false", {"session_id": "unheard", "content": "three", "when_busy": "reject"})),
@@ -97,20 +98,20 @@ async def _unheard(system: System) -> None:
     await system.chat("unheard", "four")
 
 
-async def _unborn(system: System) -> None:
+async def _unborn(system: Told) -> None:
     """A first input that is refused leaves no session, and its workflow ends."""
     answer = await system.post("/chat", {"session_id": "unborn", "content": "one", "parent_id": "nowhere"})
     assert answer.json()["code"] == "unknown_parent"
     await system.workflow("unborn").result()
 
 
-async def _expired(system: System) -> None:
+async def _expired(system: Told) -> None:
     await system.chat("expired", "one")
     STORIES["expired"].kept.append(await to_its_end(system.workflow("expired")))
     await _erased_rows(system)
 
 
-async def _closed(system: System) -> None:
+async def _closed(system: Told) -> None:
     sent = await system.running("closed", "one")
     following = asyncio.create_task(to_its_end(system.workflow("closed")))
     assert (await system.http.delete("/api/sessions/closed")).status_code == 202
@@ -119,7 +120,7 @@ async def _closed(system: System) -> None:
     await _erased_rows(system)
 
 
-async def _forgotten(system: System) -> None:
+async def _forgotten(system: Told) -> None:
     alice = {"x-test-principal": "alice"}
     for session in ("forgotten", "forgotten-too"):
         assert (await system.post("/chat", {"session_id": session, "content": "hi"}, headers=alice)).status_code == 200
@@ -128,12 +129,12 @@ async def _forgotten(system: System) -> None:
     await erasure.result()
 
 
-async def _erased_rows(system: System) -> None:
+async def _erased_rows(system: Told) -> None:
     """Waits until the erasure's workflow is done with the histories too."""
     await system.until(lambda: system.conn.fetchval("select true from erasures where verified_at is not null"), 60.0)
 
 
-async def _sealed(system: System) -> None:
+async def _sealed(system: Told) -> None:
     """What is encrypted, and what is too large as well, also in the state that travels."""
     await system.chat("sealed", "x" * 2 * INLINE)
     await rolled(system, "sealed")

@@ -5,19 +5,19 @@ import asyncio
 from pydantic_ai.exceptions import ModelHTTPError
 
 from tests.models import calls, hangs, raises, says, waits
-from tests.replay.telling import Story, asked
-from tests.system import System
+from tests.replay.telling import Story, Told, asked
 
 GO_ON = {name: asyncio.Event() for name in ("steered", "bound")}
 RING = {"name": "ring", "description": "Rings.", "parameters": {"type": "object"}}
 
 
-async def _turns(system: System) -> None:
+async def _turns(system: Told) -> None:
     first = await system.chat("turns", "one")
     await system.chat("turns", "two", id="m2")
     await system.chat("turns", "two", id="m2")
     await system.workflow("turns").signal("message", asked(system, id="m2", content="other"))
     await system.recorded("input.refused")
+    await system.at_rest("turns")
     await system.chat("turns", "branch", parent_id=first["message_id"], expected_revision=4)
     refused = await system.post("/chat", {"session_id": "turns", "content": "other", "id": "m2"})
     assert refused.status_code == 409
@@ -25,7 +25,7 @@ async def _turns(system: System) -> None:
     assert refused.json()["code"] == "conversation_conflict"
 
 
-async def _interrupted(system: System) -> None:
+async def _interrupted(system: Told) -> None:
     sent = await system.running("interrupted", "one")
     await system.post("/sessions/interrupted/cancel")
     await sent
@@ -36,22 +36,23 @@ async def _interrupted(system: System) -> None:
     await system.chat("interrupted", "four", turn_id="never")
 
 
-async def _failed(system: System) -> None:
+async def _failed(system: Told) -> None:
     turn = await system.chat("failed", "one")
     answer = await system.post(f"/sessions/failed/turns/{turn['turn_id']}/retry")
     assert answer.status_code == 200, answer.text
+    await system.at_rest("failed")
     await system.chat("failed", "two")
     assert (await system.post(f"/sessions/failed/turns/{turn['turn_id']}/retry")).json()["code"] == "not_retryable"
     assert (await system.post("/sessions/failed/repair")).status_code == 200
 
 
-async def _limited(system: System) -> None:
+async def _limited(system: Told) -> None:
     turn = await system.chat("limited", "add", profile="thrifty")
     assert turn["error"]["type"] == "usage_limit"
     await system.chat("limited", "go on", profile="other")
 
 
-async def _steered(system: System) -> None:
+async def _steered(system: Told) -> None:
     async def steer(content: str, **fields: str) -> int:
         words = {"session_id": "steered", "message_type": "steering", "content": content, **fields}
         return (await system.post("/chat?wait=false", words)).status_code
@@ -64,11 +65,12 @@ async def _steered(system: System) -> None:
     await system.idle("steered", 2)
     await system.chat("steered", "ask")
     assert await steer("While you wait.") == 202
+    await system.at_rest("steered")
     await system.resume("steered", "h1")
     assert await steer("Be brief.", id="g1") == 202
 
 
-async def _bound(system: System) -> None:
+async def _bound(system: Told) -> None:
     async def say(content: str, **fields: object) -> int:
         return (await system.post("/chat?wait=false", {"session_id": "bound", "content": content, **fields})).status_code
 
