@@ -47,19 +47,16 @@ def find_endpoints(settings: Settings) -> Endpoints:
 
 def configured_temporal() -> str | None:
     """The address that `TEMPORAL_*` variables or the TOML profile name, None if they name none. Raises SetupError if they can't be read."""
-    from temporalio.envconfig import ClientConfigProfile
+    from activities.db.temporal_config import client_profile
 
-    try:
-        return ClientConfigProfile.load().address or None
-    except (OSError, RuntimeError, ValueError) as error:
-        raise SetupError(f"Temporal's client configuration: {' '.join(str(error).split())}") from error
+    return client_profile().address or None
 
 
 def configured_namespace() -> str:
-    """The namespace that Temporal's own configuration names."""
-    from temporalio.envconfig import ClientConfigProfile
+    """The namespace that Temporal's own configuration names. Raises SetupError if it can't be read."""
+    from activities.db.temporal_config import client_profile
 
-    return ClientConfigProfile.load().namespace or "default"
+    return client_profile().namespace or "default"
 
 
 def with_database(settings: Settings, url: str, **changes: object) -> Settings:

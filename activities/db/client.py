@@ -15,12 +15,12 @@ from temporalio.converter import (
     ExternalStorage,
     PayloadCodec,
 )
-from temporalio.envconfig import ClientConfigProfile
 from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryFilter
 from temporalio.service import RetryConfig
 
 from activities.db.encryption import codec_of
 from activities.db.storage import Storage
+from activities.db.temporal_config import client_profile
 from settings import Settings
 from workflows.contracts.errors import ServiceUnavailable, SetupError
 from workflows.contracts.inputs import SessionStart
@@ -87,8 +87,9 @@ async def connect(
     `for_api`: connects when first used, so that reads work while Temporal is down, and tries each call once. Else it connects now,
     as a worker needs it. `runtime`: whose metrics count what it does. Raises SetupError for a configuration or a key that can't be read, ServiceUnavailable if Temporal does not answer.
     """
+    profile = client_profile()
     try:
-        config = ClientConfigProfile.load().to_client_connect_config()
+        config = profile.to_client_connect_config()
     except (OSError, RuntimeError, ValueError) as error:
         raise SetupError(f"Temporal's client configuration: {error}") from error
     if address is not None:

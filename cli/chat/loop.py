@@ -27,7 +27,7 @@ def run_chat(url: str, token: str | None = None, *, session: str | None, profile
     chat = Chat(client, screen, session or new_id(), profile)
     try:
         client.reach()
-        old = session is not None and chat.is_there()
+        old = bool(session) and chat.is_there()
         if once is not None:
             return chat.one_turn(once, old=old)
         chat.begin(old=old)

@@ -37,6 +37,15 @@ def test_what_is_configured_goes_before_dev(tmp_path: Path, monkeypatch: pytest.
     assert where(find_endpoints(settings(tmp_path))) == ("postgresql://dev", None, False)
 
 
+def test_what_is_wrong_with_temporals_configuration_is_said_without_showing_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "temporal.toml"
+    file.write_text('[profile.default]\naddress = "temporal:7233"\napi_key = "wal"rus"\n')
+    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(file))
+    with pytest.raises(SetupError, match=r"Temporal's client configuration: .* line 3, column 16: unexpected key") as caught:
+        find_endpoints(settings(tmp_path, "postgresql://mine"))
+    assert "wal" not in str(caught.value) and "\n" not in str(caught.value)
+
+
 def test_without_either_one_line_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="set OUTLAST_DATABASE__URL, or start `outlast dev`"):
         find_endpoints(settings(tmp_path))

@@ -1,0 +1,22 @@
+"""Temporal's own client configuration: its `TEMPORAL_*` variables, and the TOML profile that they name."""
+
+import re
+
+from temporalio.envconfig import ClientConfigProfile
+
+from workflows.contracts.errors import SetupError
+
+_EXCERPT = re.compile(r"\s*\d*\s*\|")
+"""A line of an error that shows one of the file, which may be that of a key."""
+
+
+def client_profile() -> ClientConfigProfile:
+    """What the configuration says. Raises SetupError, without a word of the file, if it can't be read."""
+    try:
+        return ClientConfigProfile.load()
+    except (OSError, RuntimeError, ValueError) as error:
+        told = [line.strip() for line in str(error).splitlines() if not _EXCERPT.match(line)]
+        raise SetupError(f"Temporal's client configuration: {': '.join(filter(None, told))}") from error
+
+
+__all__ = ["client_profile"]
