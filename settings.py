@@ -377,5 +377,12 @@ class Settings(BaseSettings):
     )
     worker_shutdown_seconds: float = Field(10.0, ge=0, description="Grace that running steps and tools get when a worker is asked to stop.")
 
+    @field_validator("task_queue")
+    @classmethod
+    def _fits_a_filter(cls, value: str) -> str:
+        if "'" in value or "\\" in value:
+            raise ValueError("must have no quote and no backslash, for list filters of Temporal name it")
+        return value
+
 
 __all__ = ["PREFIX", "Settings", "split_list"]

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from cli.record import DevRecord, read_record
 from settings import Settings
-from workflows.contracts.errors import SetupError
+from workflows.contracts.errors import ServiceUnavailable, SetupError
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -94,8 +94,10 @@ async def usable_database(found: Endpoints) -> "AsyncIterator[Database]":
 async def temporal_client(found: Endpoints, database: "Database | None" = None) -> "AsyncIterator[Client]":
     """A client of Temporal as a worker has it. Large payloads it gets from `database`, by default from a pool of its own.
 
-    Raises SetupError, and ServiceUnavailable if Temporal does not answer.
+    Raises SetupError, and ServiceUnavailable if Temporal does not answer, or says no to what is asked of it in the block.
     """
+    from temporalio.service import RPCError
+
     from activities.db.client import connect
     from activities.db.pool import Database
     from activities.db.storage import Storage
@@ -108,4 +110,8 @@ async def temporal_client(found: Endpoints, database: "Database | None" = None) 
             stack.push_async_callback(database.close)
         storage = Storage(found.settings, database)
         stack.push_async_callback(storage.close)
-        yield await connect(found.settings, storage, found.temporal, for_api=False)
+        client = await connect(found.settings, storage, found.temporal, for_api=False)
+        try:
+            yield client
+        except RPCError as error:
+            raise ServiceUnavailable("temporal", f"Temporal at {client.service_client.config.target_host}: {error.message}") from error

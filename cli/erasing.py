@@ -14,7 +14,7 @@ from cli.endpoints import find_endpoints, temporal_client, usable_database
 from cli.options import DataDir, check_parties, configured, counted, help_alone, note, operator, say
 from cli.running import attempt, leave
 from settings import Settings
-from workflows.contracts.errors import ServiceUnavailable, SetupError
+from workflows.contracts.errors import SetupError
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -106,8 +106,6 @@ def _confirmed(question: str) -> bool:
 
 async def run_collect(settings: Settings, age: timedelta) -> None:
     """Removes what no history refers to, place by place and workflow by workflow. Raises OutlastError."""
-    from temporalio.service import RPCError
-
     from activities.db.storage import Storage
     from activities.leftovers import Leftovers
 
@@ -122,10 +120,7 @@ async def run_collect(settings: Settings, age: timedelta) -> None:
                 await _check_temporal(database, client)
             for workflow_id in workflows:
                 leftovers = Leftovers([store], client, workflow_id)
-                try:
-                    removed += await leftovers.remove(await leftovers.older_than(before))
-                except RPCError as error:
-                    raise ServiceUnavailable("temporal", error.message) from error
+                removed += await leftovers.remove(await leftovers.older_than(before))
             say(f"{store.driver}: payloads of {counted(len(workflows), 'workflow')} looked at, {removed} removed")
 
 

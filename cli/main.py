@@ -25,7 +25,7 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
     except typer.TyperException as error:
-        print(f"outlast: {error.format_message()} (outlast --help)", file=sys.stderr)
+        print(f"outlast: {error.format_message().replace('Value error, ', '')} (outlast --help)", file=sys.stderr)
         code = error.exit_code
     except (typer.Abort, KeyboardInterrupt):
         code = 130

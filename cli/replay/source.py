@@ -10,7 +10,7 @@ from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError
 
 from cli.listing import listed
-from workflows.contracts.errors import ServiceUnavailable, SetupError
+from workflows.contracts.errors import SetupError
 from workflows.contracts.naming import WORKFLOW_TYPES
 
 FETCHED_AT_ONCE = 8
@@ -60,7 +60,7 @@ def asked(task_queue: str, query: str | None, begun_since: datetime | None) -> s
 async def fetched(client: Client, query: str, limit: int | None, folder: Path, *, typed: str | None) -> AsyncIterator[Path]:
     """The histories of a server's runs, newest first, each as a file in `folder`. `typed`: the part of `query` that was given as `--query`.
 
-    Raises SetupError, ServiceUnavailable.
+    Raises SetupError, ServiceUnavailable and RPCError.
     """
     turnstile = asyncio.Semaphore(FETCHED_AT_ONCE)
 
@@ -73,16 +73,16 @@ async def fetched(client: Client, query: str, limit: int | None, folder: Path, *
                     return None
                 raise
         path = folder / f"{run.run_id}.json"
-        path.write_text(history.to_json())
+        try:
+            path.write_text(history.to_json())
+        except OSError as error:
+            raise SetupError(f"{path} can't be written: {error.strerror or error}") from error
         return path
 
     runs = await listed(client, query, limit, typed=typed)
-    try:
-        for fetching in asyncio.as_completed([fetch(run) for run in runs]):
-            if (path := await fetching) is not None:
-                yield path
-    except RPCError as error:
-        raise ServiceUnavailable("temporal", error.message) from error
+    for fetching in asyncio.as_completed([fetch(run) for run in runs]):
+        if (path := await fetching) is not None:
+            yield path
 
 
 __all__ = ["asked", "fetched", "kept", "since"]

@@ -64,6 +64,7 @@ async def test_without_a_database_of_any_kind_the_line_says_what_to_do(programs:
     [
         ({"OUTLAST_MODLE": "x"}, "unknown setting OUTLAST_MODLE: did you mean OUTLAST_MODEL?"),
         ({"OUTLAST_MAX_STEPS": "many"}, "OUTLAST_MAX_STEPS: "),
+        ({"OUTLAST_TASK_QUEUE": "it's"}, "OUTLAST_TASK_QUEUE: must have no quote and no backslash"),
         ({"OUTLAST_PROFILE": "nobody"}, "OUTLAST_PROFILE: there is no profile 'nobody'"),
         ({"OUTLAST_SIGNING__KEYS": "a:c2hvcnQ="}, "OUTLAST_SIGNING__KEYS: key a has 5 bytes, at least 32 are needed"),
         ({"OUTLAST_API__HOST": "0.0.0.0"}, "in access mode `local` whoever reaches the API is admin"),

@@ -78,6 +78,9 @@ async def test_a_command_that_has_a_pool_gets_large_payloads_through_it(temporal
         assert (await (await unserved.describe()).memo())["large"] == MEGABYTE
         await unserved.terminate()
         assert len(await stored(database)) == 1
+        with pytest.raises(ServiceUnavailable, match=r"Temporal at 127.0.0.1:.*not found"):
+            async with temporal_client(Endpoints(Settings(database=database.settings), temporal_address, None), database) as again:
+                await again.get_workflow_handle("nobody").describe()
         async with database.connection() as connection:
             assert await connection.fetchval("select count(*) from pg_stat_activity where datname = current_database()") == 1
 
