@@ -1,7 +1,5 @@
 """Request bodies. Unknown fields are refused, unlike in Temporal payloads (workflows/contracts), which tolerate them."""
 
-import hashlib
-import json
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import Path
@@ -20,7 +18,7 @@ from pydantic import (
 
 from api.times import IsoTime
 from profiles.schemas import schema_problem
-from workflows.contracts.json_text import json_text
+from workflows.contracts.json_text import digest_of, json_text
 from workflows.contracts.naming import party_problem
 from workflows.rules.attachments import MOST_FILES, MOST_NAME
 
@@ -96,12 +94,6 @@ Party = Annotated[
 ]
 CallId = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
-
-
-def digest_of(meaning: Any) -> str:
-    """SHA-256 (hex) of canonical JSON."""
-    text = json.dumps(meaning, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class Body(BaseModel):

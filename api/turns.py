@@ -15,12 +15,12 @@ from api.budgets import check_day
 from api.deps import Api
 from api.errors import RequestRefused
 from api.idempotency import Token, named
-from api.schemas import MAX_CONTENT, ChatBody, digest_of
+from api.schemas import MAX_CONTENT, ChatBody
 from api.waiting import final_of
 from workflows.contracts import telemetry
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import ContinuationInput, MessageInput, PauseSaid, RetryInput, RowsSaid, TurnReceipt
-from workflows.contracts.json_text import json_text
+from workflows.contracts.json_text import digest_of, json_text
 from workflows.model.session import Caller
 from workflows.model.turn import TurnConfig
 from workflows.rules.admission import already_recorded

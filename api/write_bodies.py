@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal, Self
 from fastapi import Depends, Query
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, WithJsonSchema, field_validator, model_validator
 
-from api.schemas import Body, Id, Name, Party, Revision, digest_of
+from api.schemas import Body, Id, Name, Party, Revision
+from workflows.contracts.json_text import digest_of
 
 MAX_SEGMENTS = 64 * 1024
 """Bytes of JSON that the segments of a card take together."""

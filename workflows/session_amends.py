@@ -7,7 +7,7 @@ from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import AmendInput, AmendReceipt, CardInput, CardReceipt, CloseInput, CloseReceipt
 from workflows.model.state import Recent
 from workflows.rules import admission
-from workflows.rules.state import body_digest, forget, remember
+from workflows.rules.state import forget, named_digest, remember
 from workflows.session_fields import SessionFields
 from workflows.session_inputs import SessionInputs
 from workflows.session_jobs import SessionJobs
@@ -29,7 +29,7 @@ class SessionAmends:
         if head.born:
             admission.check_owner(head, card)
         if known := self._jobs.state.recent.get(card.id):
-            admission.check_same_body(card.id, known.digest, card.digest or body_digest(card))
+            admission.check_same_body(card.id, known.digest, named_digest(card))
             return
         admission.check_binding(head, card)
         admission.check_revision(self._jobs.revision, card)
@@ -51,7 +51,7 @@ class SessionAmends:
             return await self.card(card)
         if card.id in jobs.state.recent:
             return CardReceipt(session_uid=jobs.state.head.session_uid, message_id=card.id, revision=jobs.state.head.revision)
-        card = card.model_copy(update={"id": card.id or str(workflow.uuid4()), "digest": card.digest or body_digest(card)})
+        card = card.model_copy(update={"id": card.id or str(workflow.uuid4()), "digest": named_digest(card)})
         self._inputs.bear(card.principal, card.profile, card.subject)
         jobs.change(recent=remember(jobs.state.recent, card.id, Recent(digest=card.digest, turn_id="", message_id=card.id)))
         return await self._post(card)

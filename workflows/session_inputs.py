@@ -24,7 +24,7 @@ from workflows.model.state import Binding, Recent
 from workflows.model.turn import TurnRef
 from workflows.room import check_room
 from workflows.rules import admission
-from workflows.rules.state import body_digest, profile_of, remember
+from workflows.rules.state import named_digest, profile_of, remember
 from workflows.session_jobs import SessionJobs
 
 
@@ -46,7 +46,7 @@ class SessionInputs:
         if state.head.born:
             admission.check_owner(state.head, message)
         if known := state.recent.get(message.id):
-            admission.check_same_body(message.id, known.digest, message.digest or body_digest(message))
+            admission.check_same_body(message.id, known.digest, named_digest(message))
             return
         admission.check_binding(state.head, message)
         admission.check_parent(state, message)
@@ -75,7 +75,7 @@ class SessionInputs:
     def _queued(self, message: MessageInput, replaces: bool) -> QueuedTurn:
         """The message as it waits for its turn; its id is known from now on."""
         jobs, message_id = self._jobs, message.id or str(workflow.uuid4())
-        digest = message.digest or body_digest(message)
+        digest = named_digest(message)
         turn = TurnRef(
             turn_id=message.turn_id or str(workflow.uuid4()),
             number=0,

@@ -8,7 +8,7 @@ from workflows.contracts.inputs import SteerInput, SteerReceipt
 from workflows.contracts.turns import NoteSteering, SteeringNoted
 from workflows.room import check_room
 from workflows.rules import admission
-from workflows.rules.state import body_digest, forget, remember
+from workflows.rules.state import forget, named_digest, remember
 from workflows.session_jobs import SessionJobs
 
 
@@ -26,7 +26,7 @@ class SessionSteering:
         state = self._jobs.state
         admission.check_owner(state.head, steer)
         if known := state.steered.get(steer.id):
-            admission.check_same_body(steer.id, known.digest, steer.digest or body_digest(steer))
+            admission.check_same_body(steer.id, known.digest, named_digest(steer))
             return
         admission.check_binding(state.head, steer)
         check_room(state.queue, self._jobs.updates)
@@ -38,7 +38,7 @@ class SessionSteering:
         """Notes the words and answers where they went. The same id twice is the same steering (R154)."""
         self.check_steer(steer)
         steering_id = steer.id or str(workflow.uuid4())
-        digest = steer.digest or body_digest(steer)
+        digest = named_digest(steer)
         if steering_id in self._jobs.state.steered:
             return await self._repeated(steering_id, steer)
         self._remember(steering_id, Steered(digest=digest))

@@ -50,6 +50,30 @@ async def test_r63_an_operators_message_is_a_turn_and_twice_is_one(database_url:
         assert contents == ["hello", "Hello from the operator"]
 
 
+async def test_r63_r154_what_came_by_http_comes_again_by_signal_and_the_other_way_round(database_url: str, temporal_address: str) -> None:
+    """The same id and the same words are the same input, whichever way they take; other words are not."""
+    async with running_system(database_url, temporal_address) as system:
+        message: dict[str, Any] = {"content": "héllo", "id": "m1", "profile": "assistant", "config": {"max_steps": 3}}
+        first = await system.chat("s1", **message)
+        await signal(system, "s1", "message", message)
+        await signal(system, "s1", "message", {"content": "second", "id": "m2"})
+        await system.idle("s1", 2)
+        assert (await system.chat("s1", "second", id="m2"))["turn_number"] == 2
+        words = {"session_id": "s1", "content": "Be brief.", "id": "g1", "message_type": "steering"}
+        await signal(system, "s1", "steer", {"content": "Be brief.", "id": "g1"})
+        await system.idle("s1", 3)
+        assert (await system.post("/chat?wait=false", words)).status_code == 202
+        assert await system.workflow("s1").query("refusals") == []
+        assert (await system.chat("s1", **message))["turn_id"] == first["turn_id"]
+        await signal(system, "s1", "message", message | {"config": {"max_steps": 4}})
+
+        async def refused() -> Any:
+            return [(each["what"], each["code"]) for each in await system.workflow("s1").query("refusals")]
+
+        assert await system.until(refused) == [("message", "duplicate_id")]
+        assert (await system.get("/sessions/s1"))["turn_number"] == 3
+
+
 async def test_r91_an_operator_cancels_steers_and_rolls(database_url: str, temporal_address: str) -> None:
     scripted = script(hangs("par"), says("steered"))
     async with running_system(database_url, temporal_address, scripted) as system:

@@ -1,5 +1,6 @@
 """JSON as text, written the same way everywhere."""
 
+import hashlib
 import json
 from typing import Any
 
@@ -10,6 +11,12 @@ def json_text(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except ValueError:
         return json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def digest_of(meaning: Any) -> str:
+    """SHA-256 (hex) of canonical JSON."""
+    text = json.dumps(meaning, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _finite(value: Any) -> Any:

@@ -1,7 +1,5 @@
 """How the state of one session's workflow changes, and how much of it is kept."""
 
-import hashlib
-import json
 from datetime import datetime
 from typing import Any, Literal
 
@@ -9,7 +7,8 @@ from workflows.contracts.carried import (
     QueuedTurn,
     SessionState,
 )
-from workflows.contracts.inputs import Input
+from workflows.contracts.inputs import CardInput, Input, MessageInput, SteerInput
+from workflows.contracts.json_text import digest_of
 from workflows.contracts.policies import CARRIED_IDS, RECENT_IDS
 from workflows.model.state import Head
 
@@ -59,8 +58,16 @@ NO_MEANING = {"id", "digest", "turn_id", "tenant", "principal", "roles", "expect
 
 def body_digest(asked: Input) -> str:
     """SHA-256 (hex) over what an input means. A repeat under the same id must have the same digest (R63, R154)."""
-    body = asked.model_dump(mode="json", exclude=NO_MEANING)
-    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return digest_of(asked.model_dump(mode="json", exclude=NO_MEANING))
+
+
+def named_digest(asked: MessageInput | SteerInput | CardInput) -> str:
+    """The same over an input that has an id, as the api does it over the body, whose digest comes with the input then.
+
+    What the api prepares (files, a host context) has another one by another way.
+    """
+    said = asked.model_dump(mode="json", exclude=NO_MEANING, exclude_defaults=True)
+    return asked.digest or digest_of(said | {"message_type": "steering"} if isinstance(asked, SteerInput) else said)
 
 
 def profile_of(head: Head, asked: str | None) -> str:
