@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from cli.environment import load_settings
-from cli.options import DataDir, check_parties, help_alone, note, operator, overrides, say, warn
+from cli.options import DataDir, check_parties, configured, help_alone, note, operator, say, warn
 from settings import Settings
 from workflows.contracts.errors import SetupError
 from workflows.model.session import ROLES
@@ -38,7 +37,7 @@ def create(
     check_parties(principal=principal, tenant=tenant)
     if unknown := set(role or ()) - set(ROLES):
         raise SetupError(f"there is no role {min(unknown)!r}; there are {' and '.join(ROLES)}")
-    settings, now = load_settings(**overrides(data_dir)), datetime.now(UTC)
+    settings, now = configured(data_dir), datetime.now(UTC)
     until = None if days is None else now + timedelta(days=days)
     roles = sorted(set(role or ()))
     text, key = _run(settings, lambda keys: keys.create(tenant, principal, roles, now=now, expires_at=until, by=operator()))
@@ -55,7 +54,7 @@ def list_keys(
     data_dir: DataDir = None,
 ) -> None:
     """List keys, revoked and expired ones too. The keys themselves are not kept."""
-    settings, now = load_settings(**overrides(data_dir)), datetime.now(UTC)
+    settings, now = configured(data_dir), datetime.now(UTC)
     lines = [_line(key, now) for key in _run(settings, lambda keys: keys.of_tenant(tenant))]
     if as_json:
         for line in lines:
@@ -75,7 +74,7 @@ def revoke(
     named = re.fullmatch(r"(?:olk_)?([0-9a-f]{12})(?:_.*)?", key)
     if named is None:
         raise SetupError("this is not the id of a key; `outlast keys list` shows them")
-    settings = load_settings(**overrides(data_dir))
+    settings = configured(data_dir)
     if not _run(settings, lambda keys: keys.revoke(named[1], now=datetime.now(UTC), by=operator())):
         raise SetupError(f"there is no key {named[1]} that could be revoked; `outlast keys list` shows them all")
     say(f"revoked {named[1]}")

@@ -1,11 +1,11 @@
 """`dev.json`: what a running `outlast dev` is reachable at, for other commands on the same data folder."""
 
 import json
-import os
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from cli.private import write_private
 from workflows.contracts.errors import SetupError
 
 FILE = "dev.json"
@@ -28,11 +28,8 @@ class DevRecord(BaseModel):
     secrets: str = ""
 
     def write(self, folder: Path) -> None:
-        """Puts the record into the data folder, whole or not at all."""
-        draft = folder / f"{FILE}.new"
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:  # noqa: PTH123
-            file.write(self.model_dump_json(indent=2) + "\n")
-        draft.replace(folder / FILE)
+        """Puts the record into the data folder. Raises SetupError."""
+        write_private(folder / FILE, self.model_dump_json(indent=2) + "\n")
 
 
 def read_record(folder: Path) -> DevRecord | None:

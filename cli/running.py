@@ -75,6 +75,6 @@ def leave(code: int) -> NoReturn:
     """Ends the process without the interpreter's own end: threads of the Temporal client may crash in it after a worker has run."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError, AttributeError):  # none is there where it was closed before the start
             stream.flush()
     os._exit(code)

@@ -1,7 +1,6 @@
 """The secrets of an `outlast dev`: made at its first start, kept in its data folder, used by every API on that folder."""
 
 import base64
-import os
 import secrets
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
 from cli.endpoints import Endpoints
+from cli.private import write_private
 from settings import CodecSettings, Settings, SigningSettings
 from workflows.contracts.errors import SetupError
 
@@ -44,13 +44,9 @@ def keep_secrets(folder: Path, *, encrypted: bool) -> Path:
             kept = kept.model_copy(update={"codec_keys": [_made()]})
         elif path.exists():
             return path
-        draft = folder / f"{FILE}.new"
-        draft.unlink(missing_ok=True)
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # noqa: PTH123
-            file.write(kept.model_dump_json(indent=2) + "\n")
-        draft.replace(path)
     except OSError as error:
         raise SetupError(f"{path} can't be used: {error.strerror or error}") from error
+    write_private(path, kept.model_dump_json(indent=2) + "\n")
     return path
 
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,7 +14,7 @@ from activities.db.migrate import head_revision
 from cli.services.ports import free_port, listen
 from cli.services.postgres import PostgresServer
 from cli.services.temporal import TemporalServer
-from tests.chaos.processes import SIGNING, Programs, chat, ready
+from tests.chaos.processes import ROOT, SIGNING, Programs, chat, environment, ready
 from tests.services import as_runtime
 from workflows.contracts.search_attributes import SEARCH_ATTRIBUTES
 
@@ -92,6 +94,12 @@ async def test_a_command_line_that_does_not_fit_is_one_line(programs: Programs) 
         assert "nonsense" in one_line(output)
     code, output = await programs.run("stuck", "--waiting", "1e300")
     assert code == 2 and "'--waiting'" in one_line(output)
+
+
+def test_a_closed_output_is_no_traceback(folder: Path) -> None:
+    command = f"exec {sys.executable} -m cli.main doctor --data-dir {folder} >&-"
+    done = subprocess.run(["sh", "-c", command], cwd=ROOT, env=environment(), stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 async def test_a_port_that_was_asked_for_and_is_taken_is_an_error(programs: Programs, database_url: str) -> None:
