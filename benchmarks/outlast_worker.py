@@ -1,7 +1,8 @@
 """Outlast's worker as it is, with one more model: `instant`. `--uncached`: it reads the conversation anew for every step."""
 
 import argparse
-import asyncio
+
+import uvloop
 
 import worker
 from activities.context import Conversations
@@ -37,7 +38,7 @@ def main() -> None:
     parser.add_argument("address")
     parser.add_argument("--uncached", action="store_true")
     options = parser.parse_args()
-    asyncio.run(serve(load_settings(), options.address, cached=not options.uncached))
+    uvloop.run(serve(load_settings(), options.address, cached=not options.uncached))
 
 
 if __name__ == "__main__":

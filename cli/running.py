@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import NoReturn
 
+import uvloop
+
 from cli.tracing import traced
 from settings import Settings
 from workflows.contracts.errors import OutlastError, SetupError
@@ -26,7 +28,7 @@ def run_until_stopped(program: Program, settings: Settings, service: str) -> NoR
 
     def run() -> None:
         with traced(settings, service):
-            asyncio.run(_with_signals(program))
+            uvloop.run(_with_signals(program))
 
     leave(attempt(run))
 

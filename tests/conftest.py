@@ -2,10 +2,11 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+import uvloop
 
 from tests import services
 
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 
 os.environ["OUTLAST_SIGNING__KEYS"] = services.SIGNING_KEY
 """No API starts without. Programs that tests start get nothing of our environment."""
+
+
+def pytest_asyncio_loop_factories() -> "dict[str, Callable[[], asyncio.AbstractEventLoop]]":
+    """Tests run on the event loop that programs run on."""
+    return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture(scope="session")

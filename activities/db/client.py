@@ -10,6 +10,7 @@ from temporalio.client import Client, Interceptor, WithStartWorkflowOperation
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.contrib.pydantic import PydanticPayloadConverter, ToJsonOptions
 from temporalio.converter import (
+    CompositePayloadConverter,
     DataConverter,
     DefaultFailureConverterWithEncodedAttributes,
     ExternalStorage,
@@ -49,14 +50,18 @@ def words_of_core(error: BaseException) -> str:
     return found["text"].replace('\\"', '"') if found else text
 
 
-class RecordPayloadConverter(PydanticPayloadConverter):
+_PARTS = tuple(PydanticPayloadConverter(ToJsonOptions(exclude_unset=True)).converters.values())
+"""One of each for the whole process: the SDK makes a converter anew for each payload's context, and theirs remember the types that they have seen."""
+
+
+class RecordPayloadConverter(CompositePayloadConverter):
     """JSON by pydantic, without the fields that were left at their defaults: histories are kept for long, and those need no room in them.
 
     Hence a record's default is part of its contract: changing one would change what old histories mean.
     """
 
     def __init__(self) -> None:
-        super().__init__(ToJsonOptions(exclude_unset=True))
+        super().__init__(*_PARTS)
 
 
 def data_converter(storage: ExternalStorage | None, codec: PayloadCodec | None = None) -> DataConverter:
