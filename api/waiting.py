@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from activities.db.events import TurnStart
-from activities.db.feed import Committed, Streamed, Subscription
+from activities.db.feed import Committed, Reread, Subscription
 from activities.db.reads import TurnOutcome
 from api.deps import Api
 from api.errors import not_found
@@ -71,13 +71,15 @@ async def _await_final(api: Api, session_uid: UUID, turn: TurnStart, subscriptio
 
 
 async def _called(subscription: Subscription, until: float) -> bool:
-    """Waits for something but streamed text. True if it was the word that the session's rows went."""
+    """Waits for what a turn's end may be among. True if the session had rows meanwhile, or they went."""
     clock = asyncio.get_running_loop().time
+    had_rows = False
     while (left := until - clock()) > 0:
         note = await subscription.next(left)
-        if not isinstance(note, Streamed):
-            return isinstance(note, Committed) and note.erased
-    return False
+        had_rows = had_rows or isinstance(note, Committed)
+        if isinstance(note, Reread) or (isinstance(note, Committed) and note.ends):
+            break
+    return had_rows
 
 
 async def _look(api: Api, session_uid: UUID, turn_id: str) -> TurnOutcome | None:

@@ -27,9 +27,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Durable events up to `seq` are there to be read; 0: the session's rows are gone."""
+    """Durable events up to `seq` are there to be read; 0: the session's rows are gone. `ends`: a turn's end may be among them, or a refusal."""
 
     seq: int
+    ends: bool = True
 
     @property
     def erased(self) -> bool:
@@ -65,7 +66,7 @@ Note = Committed | Streamed | Reread
 def parse_note(data: dict[str, Any]) -> Note:
     """The note that a notification's JSON means. Raises KeyError if a member is missing."""
     if "e" in data:
-        return Committed(data["e"])
+        return Committed(data["e"], bool(data.get("f", True)))
     if "r" in data:
         return Reread()
     return Streamed(data["a"], data["p"], data["t"], data["g"], data["o"], data["k"], data.get("x"), data["at"])

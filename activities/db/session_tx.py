@@ -17,6 +17,9 @@ from workflows.model.session import SessionRef
 
 sql = load_queries()
 
+ENDS = ("turn.completed", "input.refused")
+"""Events that somebody may be waiting for who wants nothing but an answer."""
+
 
 def moment(text: str) -> datetime:
     """An ISO 8601 time with offset as a datetime."""
@@ -198,7 +201,7 @@ class SessionTx:
             types=[event.type for event in self._events],
             datas=[event.data for event in self._events],
             ats=[event.at for event in self._events],
-            note=json.dumps({"s": self.uid, "e": self.cursor}),
+            note=json.dumps({"s": self.uid, "e": self.cursor, "f": int(any(event.type in ENDS for event in self._events))}),
         )
 
 

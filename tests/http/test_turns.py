@@ -3,9 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID
 
 import httpx
+import pytest
 
+from activities.db.reads import Reads
 from api.access import identify
 from api.app import create_app
 from tests.http.conftest import served
@@ -62,6 +66,24 @@ async def test_r76_r77_the_events_of_a_turn(database_url: str, temporal_address:
         assert recorded[-1] == row
         assert (final["usage"]["requests"], final["usage"]["tool_calls"]) == (2, 2)
         assert final["usage"]["total_tokens"] == final["usage"]["input_tokens"] + final["usage"]["output_tokens"]
+
+
+async def test_who_waits_for_an_answer_looks_when_a_turn_ends(
+    database_url: str, temporal_address: str, session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not at each commit of a turn that has many."""
+    looks: list[str] = []
+    look = Reads.turn
+
+    async def noted(self: Reads, session_uid: UUID, turn_id: str) -> Any:
+        looks.append(turn_id)
+        return await look(self, session_uid, turn_id)
+
+    monkeypatch.setattr(Reads, "turn", noted)
+    async with running_system(database_url, temporal_address, talkative()) as system:
+        answer = await system.chat(session)
+        assert answer["content"] == "Let me see: it is drei 👋"
+        assert 1 <= len(looks) <= 2
 
 
 async def test_l24_a_real_turn_is_resumed_at_every_event(database_url: str, temporal_address: str, session: str) -> None:

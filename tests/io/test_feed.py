@@ -77,6 +77,16 @@ async def test_foreign_notifications_are_dropped(feed: Feed, database: Database)
         assert await commits(subscription, 1) == [1]
 
 
+async def test_a_commit_says_whether_a_turn_ended_with_it(feed: Feed, database: Database) -> None:
+    """One that does not say, as those of an older worker, may be an end."""
+    async with feed.subscribe("s") as subscription:
+        await notify(database, s="s", e=1)
+        assert await commits(subscription, 1) == [1]
+        for said in ({"f": 0}, {"f": 1}, {}):
+            await notify(database, s="s", e=1, **said)
+        assert [await subscription.next(5) for _ in range(3)] == [Committed(1, ends=False), Committed(1), Committed(1)]
+
+
 async def test_a_slow_reader_is_told_to_read_again() -> None:
     subscription = Subscription("s")
     for seq in range(READER_LIMIT + 1):
