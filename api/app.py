@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
@@ -52,8 +53,6 @@ from api.tails import Tails
 from profiles.loading import load_profiles
 from settings import Settings
 
-VERSION = "0.1.0"
-
 ROUTES = (
     chat,
     sessions,
@@ -81,7 +80,7 @@ def create_app(settings: Settings, *, durable: bool = True, temporal_address: st
     """
     app = FastAPI(
         title="Outlast",
-        version=VERSION,
+        version=version("outlast"),
         description="Assistant conversations that outlive processes.",
         docs_url=None,
         redoc_url=None,

@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from cli import erasing, keys
-from cli.options import DataDir, ExportFormat, configured, help_alone, overrides, say, warn
+from cli.options import DataDir, ExportFormat, configured, or_version, overrides, say, warn
 from cli.rebuild import commands as rebuilding
 from cli.running import attempt, leave, run_until_stopped, say_error
 
 app = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help="Assistant conversations that outlive processes."
 )
-app.callback(invoke_without_command=True)(help_alone)
+app.callback(invoke_without_command=True)(or_version)
 app.add_typer(keys.app, name="keys")
 app.add_typer(erasing.payloads, name="payloads")
 

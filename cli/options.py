@@ -61,6 +61,18 @@ def help_alone(context: typer.Context) -> None:
         say(context.get_help())
 
 
+def or_version(
+    context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Say which release this is, and leave.")] = False
+) -> None:
+    """The same; or which release it is, if that is asked."""
+    if version:
+        from importlib.metadata import version as installed
+
+        say(f"outlast {installed('outlast')}")
+        raise typer.Exit
+    help_alone(context)
+
+
 def say(text: str) -> None:
     """One line on stdout."""
     print(text, flush=True)

@@ -4,6 +4,7 @@ import asyncio
 import signal
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from uuid import uuid4
 
@@ -225,3 +226,7 @@ async def test_doctor_does_not_wait_for_servers_that_hang(
     finally:
         own_postgres.signal(signal.SIGCONT)
         own_temporal.signal(signal.SIGCONT)
+
+
+async def test_the_release_is_said_where_somebody_asks(programs: Programs) -> None:
+    assert await programs.run("--version") == (0, f"outlast {version('outlast')}\n")
