@@ -155,6 +155,8 @@ def _decoded(kind: type[Asked], payloads: tuple[Any, ...]) -> Asked:
     """A signal's one payload. Raises Refusal for none, several, or one that is no such input."""
     if len(payloads) != 1:
         raise Refusal("bad_request", f"a signal carries one payload, not {len(payloads)}")
+    if isinstance(payloads[0], bytes):
+        raise Refusal("bad_request", "payload: this is no JSON in UTF-8, or a text in it holds half a surrogate pair")
     try:
         return kind.model_validate(payloads[0])
     except ValidationError as error:

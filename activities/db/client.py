@@ -5,10 +5,13 @@ import logging
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
+from pydantic import ValidationError
+from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, Interceptor, WithStartWorkflowOperation
 from temporalio.common import WorkflowIDConflictPolicy
-from temporalio.contrib.pydantic import PydanticPayloadConverter, ToJsonOptions
+from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter, PydanticPayloadConverter, ToJsonOptions
 from temporalio.converter import (
     CompositePayloadConverter,
     DataConverter,
@@ -50,7 +53,26 @@ def words_of_core(error: BaseException) -> str:
     return found["text"].replace('\\"', '"') if found else text
 
 
-_PARTS = tuple(PydanticPayloadConverter(ToJsonOptions(exclude_unset=True)).converters.values())
+_OPTIONS = ToJsonOptions(exclude_unset=True)
+
+
+class _Json(PydanticJSONPlainPayloadConverter):
+    """JSON that can't be read (half a surrogate pair in a text, say) is its bytes where any value is taken.
+
+    The SDK would drop such a signal, and its sender would never hear of it.
+    """
+
+    def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
+        """The value, or the bytes of what is none where no type is asked for."""
+        try:
+            return super().from_payload(payload, type_hint)
+        except ValidationError:
+            if type_hint is None:
+                return payload.data
+            raise
+
+
+_PARTS = (*(part for part in PydanticPayloadConverter().converters.values() if part.encoding != _Json().encoding), _Json(_OPTIONS))
 """One of each for the whole process: the SDK makes a converter anew for each payload's context, and theirs remember the types that they have seen."""
 
 

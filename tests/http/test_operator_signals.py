@@ -101,10 +101,12 @@ async def test_l12_nonsense_from_an_operator_harms_nothing(database_url: str, te
         await signal(system, "s1", "message", {"content": "x", "id": "no spaces allowed"})
         for name in ("message", "continuation", "host_result", "steer", "cancel"):
             await signal(system, "s1", name)
+        # An emoji that a host cut in two: JSON to Temporal, but no text.
+        await signal(system, "s1", "host_result", {"tool_call_id": "c1", "tool_result": ["\ud83d"]})
         await signal(system, "s1", "no_such_signal", {})
         assert (await system.chat("s1", "still there?"))["content"] == "hello"
         listed = await system.workflow("s1").query("refusals")
-        assert [refusal["code"] for refusal in listed] == ["bad_request"] * 8
+        assert [refusal["code"] for refusal in listed] == ["bad_request"] * 9
 
 
 async def test_r62_who_reads_a_turn_that_the_rows_refuse_is_told_so(database_url: str, temporal_address: str) -> None:
