@@ -27,6 +27,7 @@ from activities.db.storage import Storage
 from activities.db.transcripts import Transcripts
 from api import errors, openapi
 from api.deps import Api
+from api.ending import Ending
 from api.gate import Gate, cors
 from api.identity import Access
 from api.measures import Measured, Measures
@@ -99,6 +100,7 @@ def create_app(settings: Settings, *, durable: bool = True, temporal_address: st
     openapi.add_pages(app)
     app.openapi = lambda: openapi.describe(app)  # type: ignore[method-assign]
     app.state.measures = Measures()
+    app.add_middleware(Ending)
     app.add_middleware(Measured, measures=app.state.measures)
     app.add_middleware(Gate, settings=settings, durable=durable)
     observe(app, traced=settings.tracing.enabled)

@@ -1,5 +1,6 @@
 """Origins, durability, health, documents."""
 
+import asyncio
 import re
 from typing import Literal
 
@@ -140,3 +141,21 @@ async def test_the_openapi_document_describes_each_answer(alone: httpx.AsyncClie
 
 def test_an_idle_connection_outlives_the_pools_of_clients_and_load_balancers(settings: Settings) -> None:
     assert ApiServer(create_app(settings)).config.timeout_keep_alive > 60
+
+
+async def test_a_request_that_outlasts_the_stop_of_its_server_is_told_so(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
+    server = ApiServer(create_app(settings, temporal_address=NOWHERE))
+    server.config.timeout_graceful_shutdown = 0
+    task = asyncio.create_task(server.run())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    reader, writer = await asyncio.open_connection(*server.servers[0].sockets[0].getsockname())
+    head = b"POST /api/chat HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n"
+    writer.write(head)
+    assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+    server.stop()
+    await task
+    answer = await reader.read()
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 503 ") and b'"code":"stopping"' in answer and b"retry-after: 2" in answer
+    assert not [record for record in caplog.records if record.exc_info]
