@@ -41,7 +41,7 @@ ONE_TRY = RetryConfig(max_retries=1)
 """The api repeats a call itself, under the same id and within its own deadline; the SDK's retries would hide how long that takes."""
 
 
-_MESSAGE = re.compile(r'message: "(?P<text>(?:[^"\\]|\\.)*)"')
+_MESSAGE = re.compile(r'\b(?:message|error): "(?P<text>(?:[^"\\]|\\.)*)"')
 
 
 def words_of_core(error: BaseException) -> str:
@@ -136,7 +136,7 @@ async def connect(
         raise SetupError(f"Temporal's address {config['target_host']!r}: {error}") from error
     except RuntimeError as error:
         where = config["target_host"]
-        raise ServiceUnavailable("temporal", f"Temporal does not answer at {where}: {error}") from error
+        raise ServiceUnavailable("temporal", f"Temporal does not answer at {where}: {words_of_core(error)}") from error
 
 
 def session_start(tenant: str, session_id: str, task_queue: str, summary: str | None = None) -> WithStartWorkflowOperation[object, object]:

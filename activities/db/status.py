@@ -3,6 +3,7 @@
 import asyncio
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -39,8 +40,12 @@ class SchemaStatus:
     owner: str | None = None
 
 
+@cache
 def head_revision(migrations: Path = MIGRATIONS) -> str:
-    """The newest revision in `migrations`, by the number that its file name begins with. Spares a start the import of Alembic."""
+    """The newest revision in `migrations`, by the number that its file name begins with. Spares a start the import of Alembic.
+
+    Read once: a process is of the release that it started from, and a probe opens no files.
+    """
     names = (path.name for path in (migrations / "versions").glob("*.py"))
     return max(found.group() for name in names if (found := re.match(r"\d{4}", name)))
 

@@ -15,7 +15,7 @@ from temporalio.converter import StorageDriverRetrieveContext, StorageDriverStor
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Replayer, Worker
 
-from activities.db.client import connect, data_converter
+from activities.db.client import connect, data_converter, words_of_core
 from activities.db.encryption import codec_of
 from activities.db.payloads import PayloadGone, PostgresDriver
 from activities.db.pool import Database
@@ -169,3 +169,15 @@ async def test_without_temporal_an_api_starts_and_its_calls_fail_soon(database: 
         assert failed.value.status == RPCStatusCode.UNAVAILABLE
     assert time.monotonic() - began < 2
     await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ('tonic::Error(ConnectError("tcp connect error", Os { code: 111, message: "Connection refused" }))', "Connection refused"),
+        ('ConnectError("dns error", Custom { kind: Uncategorized, error: "failed to lookup: \\"x\\"" })', 'failed to lookup: "x"'),
+        ("h2 protocol error: http2 error", "h2 protocol error: http2 error"),
+    ],
+)
+def test_what_the_core_says_is_told_without_its_structure(said: str, words: str) -> None:
+    assert words_of_core(RuntimeError(said)) == words
