@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 os.environ["OUTLAST_SIGNING__KEYS"] = services.SIGNING_KEY
 """No API starts without. Programs that tests start get nothing of our environment."""
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell that runs the tests in the background ignores Ctrl-C for them, and programs that they start would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_asyncio_loop_factories() -> "dict[str, Callable[[], asyncio.AbstractEventLoop]]":
