@@ -1,6 +1,7 @@
 """The composition root of a worker: settings → connections, models, profiles → activities → Worker."""
 
 import asyncio
+import gc
 import hashlib
 import inspect
 import logging
@@ -113,6 +114,13 @@ def measured(address: str) -> Runtime | None:
         raise SetupError(f"OUTLAST_METRICS__WORKER_ADDRESS={address}: nothing can listen there: {error}") from error
 
 
+def leave_to_itself() -> None:
+    """What the process has made by now stays. The collector does not look at it again, least of all while a session is replayed."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+
+
 @asynccontextmanager
 async def open_kit(settings: Settings, database: Database, storage: Storage) -> AsyncIterator[Kit]:
     """What activities share. Profiles and models are built before the first task comes. Raises SetupError."""
@@ -120,6 +128,7 @@ async def open_kit(settings: Settings, database: Database, storage: Storage) -> 
     models = Models(settings)
     models.warm(profile.model for profile in profiles.values())
     locks = await StepLocks.open(settings.database)
+    leave_to_itself()
     try:
         yield Kit(settings=settings, db=database, storage=storage, locks=locks, models=models, profiles=profiles)
     finally:

@@ -1,17 +1,22 @@
 """What outlives processes and workflows: everything comes back from rows and histories; rows that others wrote are understood."""
 
 import asyncio
+import gc
 import json
 
 import pytest
 from pydantic_ai.messages import ModelMessage
 from temporalio.testing import ActivityEnvironment
 
+from activities.db.pool import Database
+from activities.db.storage import Storage
 from activities.step_run import StepRun
 from activities.turns import Turns
+from settings import Settings
 from tests.http.late_steps import late_step, session_of
 from tests.models import calls, hangs, says, script, waits
 from tests.system import Answer, System, running_system
+from worker import open_kit
 from workflows.contracts.inputs import ContinuationInput
 from workflows.contracts.turns import EndTurn
 from workflows.model.turn import TurnError
@@ -198,3 +203,15 @@ async def test_r33_writers_of_an_older_attempt_add_nothing_to_a_newer_one(databa
         running.stop()
         assert (await second).state == "cancelled"
         assert (await system.messages("s1"))[-1]["content"] == "new"
+
+
+async def test_what_a_worker_is_made_of_is_set_aside_from_collections(settings: Settings) -> None:
+    """Reading a long session for the first time makes many objects, and would have a collection go through all that there is."""
+    database = await Database.open(settings.database)
+    gc.unfreeze()
+    try:
+        async with open_kit(settings, database, Storage(settings, database)):
+            assert gc.get_freeze_count() > len(gc.get_objects())
+    finally:
+        gc.unfreeze()
+        await database.close()
