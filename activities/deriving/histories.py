@@ -39,6 +39,14 @@ WRITES: dict[str, tuple[type[Record], type[Record]]] = {
 }
 """The activities that write rows which are derived, what they take and what they answer. The others write events only, or remove everything."""
 
+CUT = {
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED: "terminated",
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED: "cancelled",
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED: "failed",
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT: "timed out",
+}
+"""How a run ends that does not end by itself, in a word."""
+
 COMPLETED = EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED
 ENDED = {
     COMPLETED: "activity_task_completed_event_attributes",
@@ -65,18 +73,26 @@ class Write:
 
 @dataclass
 class Run:
-    """One retained run. `head` is where the run before left the session, None for one that continues none."""
+    """One retained run. `head` is where the run before left the session, None for one that continues none. `cut`: how it was ended from
+    outside, in a word; empty if it was not.
+    """
 
     run_id: str
     began_at: datetime
     continues: str
     head: Head | None
+    cut: str = ""
     writes: list[Write] = field(default_factory=list)
+
+    @property
+    def under_way(self) -> bool:
+        """Whether the end of an activity that writes is not in it."""
+        return any(not write.ended for write in self.writes)
 
 
 @dataclass
 class Story:
-    """The retained runs of a session without a gap, oldest first. `under_way`: an activity that writes has not ended."""
+    """The retained runs of a session without a gap, oldest first."""
 
     runs: list[Run] = field(default_factory=list)
 
@@ -88,7 +104,12 @@ class Story:
     @property
     def under_way(self) -> bool:
         """Whether an activity that writes has not ended."""
-        return any(not write.ended for write in self.runs[-1].writes) if self.runs else False
+        return bool(self.runs) and self.runs[-1].under_way
+
+    @property
+    def cut(self) -> str:
+        """How the newest run was ended from outside, in a word: what was under way in it, no history tells the end of."""
+        return self.runs[-1].cut if self.runs else ""
 
 
 class Histories:
@@ -119,7 +140,7 @@ async def _run(events: Sequence[HistoryEvent], run_id: str, session: SessionRef,
     began = events[0].workflow_execution_started_event_attributes
     start = await _decoded(converter, began.input.payloads, SessionStart)
     head = SessionState.model_validate_json(start.carried).head if start.carried else None
-    run = Run(run_id, _time(events[0]), began.continued_execution_run_id, head)
+    run = Run(run_id, _time(events[0]), began.continued_execution_run_id, head, CUT.get(events[-1].event_type, ""))
     run.writes = [write async for write in _writes(events, run_id, converter) if _is_of(write, session)]
     if head is not None and head.session_uid != session.session_uid:
         return None
@@ -162,9 +183,11 @@ def _time(event: HistoryEvent) -> datetime:
 
 
 def _unbroken(runs: list[Run]) -> list[Run]:
-    """The newest runs between which none is missing."""
+    """The newest runs between which nothing is missing: no run, and not the end of a write in a run that was cut."""
     kept: list[Run] = []
     for run in runs:
+        if kept and kept[-1].cut and kept[-1].under_way:
+            kept = []
         if run.continues and (not kept or kept[-1].run_id != run.continues):
             kept = []
         kept.append(run)

@@ -51,6 +51,8 @@ class Verifier:
             await asyncio.sleep(PAUSE_SECONDS * attempt)
             async with self._shadow.session(keep=False):
                 verdict = await self._look(session)
+            if verdict.notes and verdict.state == "busy":
+                return verdict
             if verdict.state != "busy" and await self._is_as_it_was(session, verdict):
                 return verdict
         return Verdict(session, "busy", notes=["something was being written to it whenever it was looked at"])
@@ -64,7 +66,7 @@ class Verifier:
                 verdict = await self._look(session)
                 if verdict.state == "differs" and await self._put_right(session, verdict):
                     verdict.state = "rebuilt"
-            if verdict.state != "busy":
+            if verdict.state != "busy" or verdict.notes:
                 return verdict
         return Verdict(session, "busy", notes=["a turn is running, or something is being written; try again once it is idle"])
 
@@ -98,6 +100,8 @@ class Verifier:
         except Exception as error:
             problem = Difference(UNPLAYABLE, found=f"{type(error).__name__}: {error}")
             return Verdict(session, "differs", [*by_themselves, problem])
+        if story.under_way and story.cut:
+            return Verdict(session, "busy", notes=[CUT_SHORT.format(how=story.cut)])
         if story.under_way or row["streaming"]:
             return Verdict(session, "busy")
         verdict = Verdict(session, differences=by_themselves)
@@ -147,5 +151,9 @@ class Verifier:
 
 
 UNPLAYABLE = "history that can't be played"
+
+CUT_SHORT = (
+    "its workflow was {how} in the middle of a write, whose end no history tells: its next input begins a run that goes on from the rows"
+)
 
 __all__ = ["Verdict", "Verifier"]

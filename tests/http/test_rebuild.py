@@ -155,3 +155,27 @@ async def test_r69_lost_events_end_the_stream_behind_them_and_a_live_turn_is_lef
             await system.until(lambda: system.conn.fetchval("select true from turns where number = 3 and state = 'completed'"))
             await rolled(system, "s1")
             assert (await verifier.verify(ref)).state == "same"
+
+
+async def test_r69_a_session_whose_workflow_was_ended_in_the_middle_of_a_step_is_said_to_be(
+    database_url: str, temporal_address: str
+) -> None:
+    go_on = asyncio.Event()
+    scripted = script(says("Hello."), waits(go_on, "Wait", "ed."), says("Again."))
+    async with running_system(database_url, temporal_address, scripted) as system:
+        await system.chat("s1", "one")
+        ref = await session_of(system, "s1")
+        await system.submit("s1", "two")
+        await system.streaming()
+        await system.workflow("s1").terminate("by hand")
+        async with verifying(system, database_url) as verifier:
+            for look in (verifier.verify, verifier.rebuild):
+                verdict = await look(ref)
+                assert (verdict.state, verdict.notes) == ("busy", [verifying_again.CUT_SHORT.format(how="terminated")])
+            go_on.set()
+            await system.until(lambda: system.conn.fetchval("select true from turns where number = 2 and state = 'completed'"))
+            await system.chat("s1", "three")
+            await rolled(system, "s1")
+            verdict = await verifier.verify(ref)
+            assert (verdict.state, len(verdict.notes)) == ("same", 1), verdict
+            assert "up to turn 2" in verdict.notes[0]
