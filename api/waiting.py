@@ -75,10 +75,15 @@ async def _called(subscription: Subscription, until: float) -> bool:
     clock = asyncio.get_running_loop().time
     had_rows = False
     while (left := until - clock()) > 0:
-        note = await subscription.next(left)
-        had_rows = had_rows or isinstance(note, Committed)
-        if isinstance(note, Reread) or (isinstance(note, Committed) and note.ends):
-            break
+        match await subscription.next(left):
+            case Committed(ends=ends):
+                had_rows = True
+                if ends:
+                    break
+            case Reread():
+                break
+            case _:
+                pass
     return had_rows
 
 

@@ -24,7 +24,7 @@ from temporalio.service import RetryConfig
 
 from activities.db.encryption import codec_of
 from activities.db.storage import Storage
-from activities.db.temporal_config import client_profile
+from activities.db.temporal_config import connect_config
 from settings import Settings
 from workflows.contracts.errors import ServiceUnavailable, SetupError
 from workflows.contracts.inputs import SessionStart
@@ -53,9 +53,6 @@ def words_of_core(error: BaseException) -> str:
     return found["text"].replace('\\"', '"') if found else text
 
 
-_OPTIONS = ToJsonOptions(exclude_unset=True)
-
-
 class _Json(PydanticJSONPlainPayloadConverter):
     """JSON that can't be read (half a surrogate pair in a text, say) is its bytes where any value is taken.
 
@@ -72,7 +69,8 @@ class _Json(PydanticJSONPlainPayloadConverter):
             raise
 
 
-_PARTS = (*(part for part in PydanticPayloadConverter().converters.values() if part.encoding != _Json().encoding), _Json(_OPTIONS))
+_JSON = _Json(ToJsonOptions(exclude_unset=True))
+_PARTS = tuple({**PydanticPayloadConverter().converters, _JSON.encoding.encode(): _JSON}.values())
 """One of each for the whole process: the SDK makes a converter anew for each payload's context, and theirs remember the types that they have seen."""
 
 
@@ -114,11 +112,7 @@ async def connect(
     `for_api`: connects when first used, so that reads work while Temporal is down, and tries each call once. Else it connects now,
     as a worker needs it. `runtime`: whose metrics count what it does. Raises SetupError for a configuration or a key that can't be read, ServiceUnavailable if Temporal does not answer.
     """
-    profile = client_profile()
-    try:
-        config = profile.to_client_connect_config()
-    except (OSError, RuntimeError, ValueError) as error:
-        raise SetupError(f"Temporal's client configuration: {error}") from error
+    config = connect_config()
     if address is not None:
         config["target_host"] = address
     config.setdefault("target_host", "127.0.0.1:7233")

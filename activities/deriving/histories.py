@@ -89,6 +89,11 @@ class Run:
         """Whether the end of an activity that writes is not in it."""
         return any(not write.ended for write in self.writes)
 
+    @property
+    def torn(self) -> str:
+        """How it was cut, if that was in the middle of a write: no history tells the end of it."""
+        return self.cut if self.under_way else ""
+
 
 @dataclass
 class Story:
@@ -107,9 +112,9 @@ class Story:
         return bool(self.runs) and self.runs[-1].under_way
 
     @property
-    def cut(self) -> str:
-        """How the newest run was ended from outside, in a word: what was under way in it, no history tells the end of."""
-        return self.runs[-1].cut if self.runs else ""
+    def torn(self) -> str:
+        """How the newest run was cut in the middle of a write, in a word; empty if it was not."""
+        return self.runs[-1].torn if self.runs else ""
 
 
 class Histories:
@@ -186,7 +191,7 @@ def _unbroken(runs: list[Run]) -> list[Run]:
     """The newest runs between which nothing is missing: no run, and not the end of a write in a run that was cut."""
     kept: list[Run] = []
     for run in runs:
-        if kept and kept[-1].cut and kept[-1].under_way:
+        if kept and kept[-1].torn:
             kept = []
         if run.continues and (not kept or kept[-1].run_id != run.continues):
             kept = []

@@ -34,6 +34,11 @@ class Verdict:
     differences: list[Difference] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def passing(self) -> bool:
+        """Whether it is worth looking again in a moment: busy, and nothing is known that keeps it so."""
+        return self.state == "busy" and not self.notes
+
 
 class Verifier:
     """Looks at one session after the other. Raises ServiceUnavailable where Postgres or Temporal is lost."""
@@ -51,9 +56,7 @@ class Verifier:
             await asyncio.sleep(PAUSE_SECONDS * attempt)
             async with self._shadow.session(keep=False):
                 verdict = await self._look(session)
-            if verdict.notes and verdict.state == "busy":
-                return verdict
-            if verdict.state != "busy" and await self._is_as_it_was(session, verdict):
+            if not verdict.passing and (verdict.state == "busy" or await self._is_as_it_was(session, verdict)):
                 return verdict
         return Verdict(session, "busy", notes=["something was being written to it whenever it was looked at"])
 
@@ -66,7 +69,7 @@ class Verifier:
                 verdict = await self._look(session)
                 if verdict.state == "differs" and await self._put_right(session, verdict):
                     verdict.state = "rebuilt"
-            if verdict.state != "busy" or verdict.notes:
+            if not verdict.passing:
                 return verdict
         return Verdict(session, "busy", notes=["a turn is running, or something is being written; try again once it is idle"])
 
@@ -100,8 +103,8 @@ class Verifier:
         except Exception as error:
             problem = Difference(UNPLAYABLE, found=f"{type(error).__name__}: {error}")
             return Verdict(session, "differs", [*by_themselves, problem])
-        if story.under_way and story.cut:
-            return Verdict(session, "busy", notes=[CUT_SHORT.format(how=story.cut)])
+        if story.torn:
+            return Verdict(session, "busy", notes=[CUT_SHORT.format(how=story.torn)])
         if story.under_way or row["streaming"]:
             return Verdict(session, "busy")
         verdict = Verdict(session, differences=by_themselves)
