@@ -122,7 +122,7 @@ async def _openai(system: System, first: str) -> None:
     assert said[0] == ("user", "How many? Ünï\n\n[attachment: n.txt, text/plain]")
     assert said[1] == ("assistant", "Let me see. ")
     assert said[4:7] == [("assistant", "It is three."), ("user", "In German."), ("assistant", "Drei.")]
-    assert "h3" not in str(messages) and said[-1] == ("tool", "no")
+    assert "'h3'" not in str(messages) and said[-1] == ("tool", "no")
     assert (await export(system, f"format=openai&leaf_id={first}")).json() == messages[:7]
 
 
