@@ -17,7 +17,7 @@ from temporalio.common import VersioningBehavior
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.service import RPCError
 from temporalio.worker import Interceptor, Worker, WorkerDeploymentConfig
-from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+from temporalio.worker.workflow_sandbox import SandboxRestrictions
 
 from activities.db.client import SDK_LOGS, connect, words_of_core
 from activities.db.locks import StepLocks
@@ -32,6 +32,7 @@ from activities.observing import Identifying
 from activities.principal_erasures import PrincipalErasures
 from activities.retention import retaining_events
 from activities.running import Running
+from activities.sandbox import Sandbox
 from activities.search_attributes import registered
 from activities.sessions import Sessions
 from activities.steps import Steps
@@ -84,9 +85,9 @@ TRACED = ("opentelemetry",)
 """What passes too where a worker traces: its interceptors open spans around the handlers of workflows, which know nothing of it."""
 
 
-def workflow_runner(*more: str) -> SandboxedWorkflowRunner:
+def workflow_runner(*more: str) -> Sandbox:
     """The sandbox that workers and replays run workflows in."""
-    return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH, *more))
+    return Sandbox(restrictions=SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH, *more))
 
 
 def _interceptors(traced: bool) -> list[Interceptor]:
