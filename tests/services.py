@@ -27,6 +27,8 @@ DYNAMIC = {
     # Deleted histories are gone at once instead of after half a minute.
     "history.transferProcessorEnsureCloseBeforeDelete": "false",
 }
+PATIENCE_SECONDS = 60.0
+"""How long tests wait for what comes in a moment on a machine that has nothing else to do."""
 _numbers = itertools.count(1)
 
 

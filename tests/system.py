@@ -28,11 +28,18 @@ from settings import ApiSettings, DatabaseSettings, Settings
 from tests import services
 from tests.chains import chain_of
 from tests.models import Script, ScriptedModels, says, script
+from tests.services import PATIENCE_SECONDS
 from worker import WORKFLOWS, build_worker, measured
 from workflows.contracts.naming import session_workflow_id
 from workflows.model.session import Caller
 
 ASSISTANTS = str(Path(__file__).parent / "assistants.py")
+SCRIPTED: dict[str, Any] = {
+    "api": ApiSettings(wait_seconds=PATIENCE_SECONDS),
+    "model": "scripted",
+    "profile": "assistant",
+    "profiles": [ASSISTANTS],
+}
 Answer = dict[str, Any]
 
 
@@ -104,7 +111,7 @@ class System:
         )
         return [{"seq": row["seq"], "turn_id": row["turn_id"], "type": row["type"], **json.loads(row["data"])} for row in rows]
 
-    async def until(self, fits: Callable[[], Any], seconds: float = 15.0) -> Any:
+    async def until(self, fits: Callable[[], Any], seconds: float = PATIENCE_SECONDS) -> Any:
         """Waits until `fits`, which may be a coroutine function, answers something."""
         async with asyncio.timeout(seconds):
             while True:
@@ -115,7 +122,7 @@ class System:
                     return found
                 await asyncio.sleep(0.02)
 
-    async def idle(self, session: str, turns: int, *, seconds: float = 15.0) -> None:
+    async def idle(self, session: str, turns: int, *, seconds: float = PATIENCE_SECONDS) -> None:
         """Waits until a session has had so many turns, and its workflow knows."""
 
         async def done() -> bool:
@@ -167,7 +174,7 @@ async def running_system(
     settings = Settings(
         database=DatabaseSettings(url=services.as_runtime(database_url)),
         task_queue=name,
-        **{"api": ApiSettings(wait_seconds=30.0), "model": "scripted", "profile": "assistant", "profiles": [ASSISTANTS], **changes},
+        **{**SCRIPTED, **changes},
     )
     async with AsyncExitStack() as stack:
         kit = await _kit(stack, settings, scripted)

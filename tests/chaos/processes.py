@@ -19,7 +19,7 @@ from tests.services import SIGNING_KEY
 
 ROOT = Path(__file__).parents[2]
 OUTLAST = (sys.executable, "-m", "cli.main")
-READY_SECONDS = 40.0
+READY_SECONDS = 60.0
 SIGNING = {"OUTLAST_SIGNING__KEYS": SIGNING_KEY}
 """What an API beside no `outlast dev` does not start without."""
 
@@ -66,7 +66,7 @@ class Program:
                 assert self.process.poll() is None, self.output
                 await asyncio.sleep(0.02)
 
-    async def ended(self, seconds: float = 30.0) -> int:
+    async def ended(self, seconds: float = 60.0) -> int:
         """Waits until it has ended; its exit code."""
         async with asyncio.timeout(seconds):
             while (code := self.process.poll()) is None:
@@ -158,7 +158,7 @@ class Dev:
 
 async def ready(url: str, seconds: float = READY_SECONDS) -> None:
     """Waits until an API says that it may be sent work."""
-    async with httpx.AsyncClient(base_url=url) as http, asyncio.timeout(seconds):
+    async with httpx.AsyncClient(base_url=url, timeout=30) as http, asyncio.timeout(seconds):
         while True:
             try:
                 if (await http.get("/health/ready")).status_code == 200:
@@ -177,7 +177,7 @@ async def chat(url: str, content: str, **body: Any) -> dict[str, Any]:
         return found
 
 
-async def gone(*pids: int, seconds: float = 10.0) -> None:
+async def gone(*pids: int, seconds: float = 60.0) -> None:
     """Waits until none of these processes is left."""
     async with asyncio.timeout(seconds):
         while any(alive(pid) for pid in pids):

@@ -81,14 +81,14 @@ class Stand:
         found = await self.row("select json_agg(type order by seq) from events where type <> 'text'")
         return list(json.loads(found))
 
-    async def ended(self, turn_id: str, seconds: float = 30.0) -> str:
+    async def ended(self, turn_id: str, seconds: float = 60.0) -> str:
         """Waits for a turn's end; how it ended."""
         query = "select state from turns where turn_id = $1 and state <> 'running'"
         state: str = await until(lambda: self.row(query, turn_id), seconds)
         return state
 
 
-async def until(fits: Callable[[], Any], seconds: float = 20.0) -> Any:
+async def until(fits: Callable[[], Any], seconds: float = 60.0) -> Any:
     """Waits until `fits`, which may be a coroutine function, answers something."""
     async with asyncio.timeout(seconds):
         while True:

@@ -156,7 +156,7 @@ async def test_r79_a_page_reads_on_while_the_api_restarts(running: Running, brow
 async def test_r50_a_page_of_another_origin_neither_writes_nor_reads(running: Running, browser: Browser, origin: str, folder: Path) -> None:
     running.api()
     await ready(running.url)
-    async with httpx.AsyncClient(base_url=running.url) as http:
+    async with httpx.AsyncClient(base_url=running.url, timeout=60) as http:
         ticket = (await http.post("/api/chat", json={"session_id": "mine", "content": "Hello"})).is_success and (
             await http.post("/api/sessions/mine/stream-ticket")
         ).json()["ticket"]

@@ -45,7 +45,7 @@ class Running:
         )
 
     async def sessions(self) -> list[str]:
-        async with httpx.AsyncClient(base_url=self.url) as http:
+        async with httpx.AsyncClient(base_url=self.url, timeout=60) as http:
             return [session["session_id"] for session in (await http.get("/api/sessions")).json()["sessions"]]
 
 
@@ -77,7 +77,7 @@ class Terminal:
         os.close(slave)
         os.set_blocking(self._master, False)
 
-    async def shows(self, text: str, seconds: float = 30.0, *, times: int = 1) -> None:
+    async def shows(self, text: str, seconds: float = 60.0, *, times: int = 1) -> None:
         """Waits until it has shown a text (so many times)."""
         try:
             async with asyncio.timeout(seconds):
@@ -92,7 +92,7 @@ class Terminal:
 
     async def ended(self) -> int:
         """Waits until it has ended; its exit code."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (code := self.process.poll()) is None:
                 self._read()
                 await asyncio.sleep(0.02)
@@ -127,7 +127,7 @@ async def test_chat_goes_on_with_an_old_session(running: Running) -> None:
     assert done.returncode == 0, done.stderr
     assert "user: Open /orders" in done.stdout
     assert "The assistant asks its host: open_page" in done.stdout
-    async with httpx.AsyncClient(base_url=running.url) as http:
+    async with httpx.AsyncClient(base_url=running.url, timeout=60) as http:
         rows = (await http.get(f"/api/sessions/{first['session_id']}/messages")).json()["messages"]
     tool = next(segment["tools"][0] for segment in rows[-1]["segments"] if segment["kind"] == "tool_group")
     assert (tool["outcome"], tool["output"]) == ("denied", "not now")

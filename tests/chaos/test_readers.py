@@ -60,7 +60,7 @@ async def test_r88_s69_readers_of_a_turn_end_alike_though_worker_api_and_postgre
         await until(lambda: one.has("lost 4") and two.has("lost 4"))
         worker.kill()
         await stand.worker(OUTLAST_DATABASE__TIMEOUT_SECONDS="2")
-        await until(lambda: one.has("wörd 5 ") and two.has("wörd 5 "), 30)
+        await until(lambda: one.has("wörd 5 ") and two.has("wörd 5 "))
         stand.api.kill()
         await until(lambda: two.has("wörd 20 "))
         stand.api.start()
@@ -70,7 +70,7 @@ async def test_r88_s69_readers_of_a_turn_end_alike_though_worker_api_and_postgre
         await until(lambda: one.has("wörd 50 "))
         reading.append(asyncio.create_task(late.follow()))
         assert await stand.ended(turn["turn_id"]) == "completed"
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await asyncio.gather(*reading)
         assert told(one.frames) == told(two.frames) == told(late.frames)
         assert shown_text(one.frames) == {0: TEXT}

@@ -15,6 +15,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
+from tests.services import PATIENCE_SECONDS
 from worker import WORKFLOWS, flow_digest, workflow_runner
 from workflows.contracts.erasures import DeleteRuns, Erased, EraseHistories, ErasePayloads, EraseRows, FoundRuns, VerifyErasure
 from workflows.contracts.errors import Refusal
@@ -262,7 +263,7 @@ class Session:
 
     async def until(self, fits: Callable[[Head], bool]) -> Head:
         """Waits until the head fits."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not fits(head := await self.head()):
                 await asyncio.sleep(0.02)
         return head

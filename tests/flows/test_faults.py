@@ -11,6 +11,7 @@ from temporalio.exceptions import ApplicationError
 
 from tests.flows.faulty import IN_HANDLER, IN_JOB, FaultySession
 from tests.flows.scripted import Scripted, Session, asks_host, session_with
+from tests.services import PATIENCE_SECONDS
 from workflows.contracts.inputs import MessageInput, RecordedRefusal, RepairInput
 from workflows.contracts.steps import RunStep
 from workflows.contracts.turns import CallsRepaired, EndTurn, LoadHead, RepairCalls
@@ -47,7 +48,7 @@ async def test_l12_an_exception_in_a_signal_handler_is_recorded(temporal: Client
     async with session_with(temporal, Scripted(), FaultySession) as session:
         await session.say()
         await session.handle.signal("message", MessageInput(content=IN_HANDLER))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not (refusals := await session.handle.query("refusals", result_type=list[RecordedRefusal])):
                 await asyncio.sleep(0.02)
         assert [(refusal.what, refusal.code) for refusal in refusals] == [("message", "internal")]
@@ -116,5 +117,6 @@ class Forgetful(Scripted):
 async def test_l12_a_session_that_could_not_be_loaded_is_loaded_by_the_next_input(temporal: Client) -> None:
     async with session_with(temporal, Forgetful()) as session:
         assert await failed(session.say()) == "Internal"
+        await session.handle.result()
         assert (await session.handle.describe()).status == WorkflowExecutionStatus.COMPLETED
         await works(session, 1)

@@ -1,11 +1,14 @@
 """How results of hosts are accepted, on a real server; what activities do is scripted."""
 
 import asyncio
+from datetime import timedelta
 
+import pytest
 from temporalio.client import Client
 
 from tests.flows.scripted import AT, Scripted, answers, asks_host, ended, refused, session_with
 from tests.flows.test_meeting import held
+from workflows.contracts import policies
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import (
     RetryInput,
@@ -17,7 +20,8 @@ from workflows.model.call import OpenCall
 from workflows.model.turn import TurnError
 
 
-async def test_r73_a_continuation_waits_for_the_live_turn_and_does_not_cancel_it(temporal: Client) -> None:
+async def test_r73_a_continuation_waits_for_the_live_turn_and_does_not_cancel_it(temporal: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policies, "LATE_INPUT_WAIT", timedelta(hours=1))
     go_on = asyncio.Event()
 
     async def announced_late(step: RunStep) -> StepDone:

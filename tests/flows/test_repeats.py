@@ -5,6 +5,7 @@ import asyncio
 from temporalio.client import Client
 
 from tests.flows.scripted import AT, Scripted, Session, answers, asks_host, ended, refused, session_with
+from tests.services import PATIENCE_SECONDS
 from workflows.contracts.inputs import (
     CancelInput,
     RepairInput,
@@ -21,7 +22,7 @@ async def rolled(session: Session) -> None:
     """Waits until the session has continued as new."""
     run = (await session.handle.describe()).run_id
     await session.handle.signal("roll")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while (await session.handle.describe()).run_id == run:
             await asyncio.sleep(0.05)
 

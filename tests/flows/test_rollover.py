@@ -14,6 +14,7 @@ from tests.chains import chain_of
 from tests.flows.scripted import AT, Scripted, Session, answers, asks_host, ended, refused, session_with
 from tests.flows.test_meeting import held, held_noting
 from tests.flows.test_repeats import rolled
+from tests.services import PATIENCE_SECONDS
 from workflows.contracts import policies
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import (
@@ -104,7 +105,7 @@ async def once(session: Session, name: str, asked: object) -> Refusal:
 
 async def drains(session: Session) -> None:
     """Waits until the session refuses to begin anything else in this run."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             try:
                 await session._once("cancel", CancelInput(), f"drains-{id(object())}")
@@ -169,7 +170,7 @@ async def test_r58_a_session_that_rolls_before_its_first_turn_was_made_when_its_
     scripted = LoadsLate()
     async with session_with(temporal, scripted) as session:
         sent = asyncio.create_task(session.say())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
                 try:
                     await session.handle.signal("roll")

@@ -8,6 +8,7 @@ from temporalio.client import Client
 from tests.flows.scripted import AT, Scripted, asks_host, ended, refused, session_with
 from tests.flows.test_meeting import held
 from tests.flows.test_rollover import runs
+from tests.services import PATIENCE_SECONDS
 from workflows.contracts import policies
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import ContinuationInput, MessageInput, RecordedRefusal, SteerInput
@@ -97,7 +98,7 @@ async def test_what_there_is_no_room_for_is_refused_and_what_was_accepted_runs(
         assert (await refused(session.send("steer", SteerInput(id="g1", content="words")))).code == "busy"
         await session.say("x" * 1_500, id="m1", when_busy="enqueue")  # a repeat takes no room
         await session.handle.signal("message", MessageInput(id="late", content="y", when_busy="enqueue"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not (noted := await session.handle.query("refusals", result_type=list[RecordedRefusal])):
                 await asyncio.sleep(0.02)
         assert [(one.what, one.code) for one in noted] == [("message", "busy")]

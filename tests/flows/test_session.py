@@ -7,6 +7,7 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowUpdateFai
 from temporalio.exceptions import ApplicationError
 
 from tests.flows.scripted import Scripted, answers, asks_host, ended, refused, session_with
+from tests.services import PATIENCE_SECONDS
 from workflows.contracts.inputs import (
     CancelInput,
     ContinuationInput,
@@ -193,7 +194,7 @@ async def test_l12_signals_of_another_shape_are_recorded_as_refusals(temporal: C
                 await session.handle.signal(name, args=payloads)
         await session.handle.signal("steer", empty)
         await session.handle.signal("roll", {"with": "a payload"})
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while len(scripted.of(RecordRefusal)) <= len(names) * len(odd):
                 await asyncio.sleep(0.02)
         await session.say()
@@ -208,7 +209,7 @@ async def test_l12_a_refused_signal_is_recorded_and_announced(temporal: Client) 
         await session.say()
         await ended(session, 1)
         await session.handle.signal("host_result", ContinuationInput(tool_call_id="c1"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not scripted.of(RecordRefusal):
                 await asyncio.sleep(0.02)
         refusals = await session.handle.query("refusals", result_type=list[RecordedRefusal])
@@ -222,7 +223,7 @@ async def test_l07_the_same_message_before_and_after_a_rollover_is_one_turn(temp
         await ended(session, 1)
         before = await session.handle.describe()
         await session.handle.signal("roll")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while (after := await session.handle.describe()).run_id == before.run_id:
                 await asyncio.sleep(0.05)
         assert await after.memo() == await before.memo() == {"session_uid": first["session_uid"]}

@@ -9,6 +9,7 @@ from temporalio.client import Client
 
 from tests.flows.scripted import Scripted, Session, ended, refused, session_with
 from tests.flows.test_meeting import held, held_noting
+from tests.services import PATIENCE_SECONDS
 from workflows.contracts.inputs import AmendInput, CardInput, CloseInput, ContinuationInput, RetryInput, RowsSaid, SteerInput
 from workflows.contracts.sessions import PostCard, Written
 
@@ -17,7 +18,7 @@ NOTE = [{"kind": "component", "type": "note"}]
 
 async def accepted(session: Session, inputs: int) -> None:
     """Waits until so many updates are in the history."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             history = await session.handle.fetch_history()
             if sum(event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED for event in history.events) >= inputs:
@@ -89,7 +90,7 @@ async def test_r154_steering_that_waits_for_the_answer_of_its_first_ends_with_th
         await session.send("close", CloseInput())
         go_on.set()
         assert {(await one).code for one in (first, *again)} == {"closed"}
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await session.handle.result()
 
 
@@ -104,7 +105,7 @@ async def test_s40_a_result_by_signal_that_wakes_up_behind_a_card_waits_for_it_t
         await session.head()
         go_on.set()
         assert (await card)["message_id"]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not (refusals := await session.handle.query("refusals")):
                 await asyncio.sleep(0.02)
         assert [refusal["code"] for refusal in refusals] == ["not_pending"]

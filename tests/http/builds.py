@@ -63,7 +63,7 @@ async def temporal(system: System, *arguments: str) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
         temporal_binary(), *arguments, "--address", system.address, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
-    out, _ = await asyncio.wait_for(process.communicate(), 30)
+    out, _ = await asyncio.wait_for(process.communicate(), 60)
     return process.returncode or 0, out.decode()
 
 

@@ -38,7 +38,7 @@ def session() -> str:
 
 @pytest.fixture
 def settings(database_url: str) -> Settings:
-    return Settings(database=DatabaseSettings(url=services.as_runtime(database_url)), api=ApiSettings(wait_seconds=20.0))
+    return Settings(database=DatabaseSettings(url=services.as_runtime(database_url)), api=ApiSettings(wait_seconds=60.0))
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ async def served(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
         await asyncio.sleep(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30.0) as client:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60.0) as client:
             yield client
     finally:
         server.stop()

@@ -162,12 +162,15 @@ async def test_l3_a_turn_stream_that_is_cut_does_not_end_cleanly(settings: Setti
     while not server.started:
         await asyncio.sleep(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client, opened(client, f"{EVENTS}?until=turn") as (_, stream):
+    async with (
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as client,
+        opened(client, f"{EVENTS}?until=turn") as (_, stream),
+    ):
         assert (await anext(stream)).type == "turn.started"
         server.stop()
         with pytest.raises(httpx.RemoteProtocolError):
             await anext(stream)
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(60):
         await task
 
 

@@ -18,8 +18,8 @@ async def test_provider_runs_by_itself_and_tells_what_it_was_asked(tmp_path: Pat
     )
     try:
         assert process.stdout is not None
-        url = (await asyncio.wait_for(process.stdout.readline(), 20)).decode().strip()
-        async with httpx.AsyncClient(base_url=url.removesuffix("/v1")) as client:
+        url = (await asyncio.wait_for(process.stdout.readline(), 60)).decode().strip()
+        async with httpx.AsyncClient(base_url=url.removesuffix("/v1"), timeout=60) as client:
             statuses = [(await client.post("/v1/chat/completions", json=_asked("hi"))).status_code for _ in range(2)]
             special = (await client.post("/v1/chat/completions", json=_asked("something special"))).json()
             await client.post("/_script", json={"script": [says("new")]})

@@ -140,6 +140,6 @@ async def _agrees(system: System, session: str, row: Any) -> None:
         return found[0] == wanted
 
     try:
-        await system.until(same, 5.0)
+        await system.until(same)
     except TimeoutError:
         raise AssertionError(f"the workflow says {found[0]}, the rows {wanted}") from None

@@ -199,7 +199,7 @@ class Pairs:
             return found[0] == wanted and director.holds(model.name) == (model.live is not None)
 
         try:
-            await self.world.system.until(same, 10.0)
+            await self.world.system.until(same)
         except TimeoutError:
             raise AssertionError(_difference(found[0], wanted, director.holds(model.name))) from None
         assert not director.faults, director.faults

@@ -12,6 +12,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from tests.models import Behaviour
+from tests.services import PATIENCE_SECONDS
 from tests.system import Answer, System
 
 Tell = Callable[["Told"], Awaitable[None]]
@@ -39,7 +40,7 @@ class Told(System):
         await self.at_rest(session)
         return answer
 
-    async def idle(self, session: str, turns: int, *, seconds: float = 15.0) -> None:
+    async def idle(self, session: str, turns: int, *, seconds: float = PATIENCE_SECONDS) -> None:
         await super().idle(session, turns, seconds=seconds)
         await self.at_rest(session)
 
