@@ -140,7 +140,7 @@ class Histories:
 
 async def _run(events: Sequence[HistoryEvent], run_id: str, session: SessionRef, converter: DataConverter) -> Run | None:
     """A run as far as it is the session's; None if it is another session's of the same name, is gone, or nothing came of it."""
-    if not events:
+    if not events or await _named(events, converter) not in (None, session.session_uid):
         return None
     began = events[0].workflow_execution_started_event_attributes
     start = await _decoded(converter, began.input.payloads, SessionStart)
@@ -150,6 +150,19 @@ async def _run(events: Sequence[HistoryEvent], run_id: str, session: SessionRef,
     if head is not None and head.session_uid != session.session_uid:
         return None
     return run if head is not None or run.writes else None
+
+
+async def _named(events: Sequence[HistoryEvent], converter: DataConverter) -> str | None:
+    """The session's uid in the memo of a run. Not in that of one that began where rows existed. What else a run says may be gone from storage,
+    if it is of an earlier session that is being erased.
+    """
+    memos = (event.workflow_properties_modified_event_attributes.upserted_memo for event in events)
+    noted = [
+        memo.fields["session_uid"]
+        for memo in (events[0].workflow_execution_started_event_attributes.memo, *memos)
+        if "session_uid" in memo.fields
+    ]
+    return (await converter.decode(noted[:1], [str]))[0] if noted else None
 
 
 async def _writes(events: Sequence[HistoryEvent], run_id: str, converter: DataConverter) -> AsyncIterator[Write]:

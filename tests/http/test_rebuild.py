@@ -15,6 +15,7 @@ from tests.damages import DAMAGES, Damage, do
 from tests.everything import rolled, session_of, told, used_everything, verifying
 from tests.io.keys import keys
 from tests.models import says, script, waits
+from tests.replay.telling import Between
 from tests.services import as_runtime
 from tests.system import System, running_system
 from workflows.contracts.errors import SetupError
@@ -179,3 +180,25 @@ async def test_r69_a_session_whose_workflow_was_ended_in_the_middle_of_a_step_is
             verdict = await verifier.verify(ref)
             assert (verdict.state, len(verdict.notes)) == ("same", 1), verdict
             assert "up to turn 2" in verdict.notes[0]
+
+
+async def test_r69_a_session_is_verified_while_an_earlier_one_of_its_id_is_being_erased(database_url: str, temporal_address: str) -> None:
+    between, go_on = Between(), asyncio.Event()
+
+    async def held(name: str, done: Any) -> Any:
+        if name == "erase_payloads":
+            await go_on.wait()
+        return done
+
+    between.after = held
+    async with running_system(database_url, temporal_address, script(says("Hello.")), interceptors=[between]) as system:
+        await system.chat("s1", "long " * 40_000)
+        assert (await system.http.delete("/api/sessions/s1")).status_code == 202
+        await system.until(lambda: system.conn.fetchval("select true where not exists (select from payloads)"))
+        await system.chat("s1", "one")
+        assert len(await Runs(system.temporal, session_workflow_id(system.tenant, "s1")).all()) == 2
+        ref = await session_of(system, "s1")
+        async with verifying(system, database_url) as verifier:
+            verdict = await verifier.verify(ref)
+            go_on.set()
+            assert (verdict.state, told(verdict), verdict.notes) == ("same", [], [])
