@@ -13,7 +13,7 @@ from activities.kit import Kit
 from activities.patience import patiently
 from activities.projection.announcing import announce_once, announce_refused
 from activities.projection.between import hand_over, note_steering, repair_calls
-from activities.projection.lost import end_from_outside, end_leftover, over_before
+from activities.projection.lost import closed_before, end_from_outside, end_leftover, over_before
 from activities.projection.pending import current_batch
 from activities.running import guarded
 from workflows.contracts.errors import Refusal
@@ -70,7 +70,8 @@ class Turns:
             async with self._kit.session(end.session, end.turn.turn_id, end.opening.birth if end.opening else None) as tx:
                 if tx.is_over(end.turn.attempt):
                     return await over_before(tx, end)
-                return await end_from_outside(tx, end, at)
+                closed = await closed_before(tx, end)
+                return (await end_from_outside(tx, end, at)).model_copy(update={"closed": closed})
         except SessionGone:
             return TurnEnded(at=at)
 

@@ -1,10 +1,10 @@
 """Plays what histories say on a shadow: the same projecting writes as when it happened, with what came of each step instead of a model."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
 from typing import Any
 
-from activities.db.session_tx import LivePiece, SessionTx, moment, session_tx, sql
+from activities.db.session_tx import LivePiece, SessionGone, SessionTx, moment, session_tx, sql
 from activities.db.shadow import Shadow, owned
 from activities.deriving.histories import Write
 from activities.deriving.step_ends import pieces_of, step_end
@@ -48,8 +48,7 @@ class Player:
             elif write.name == "run_tool":
                 self._tools[write.asked.call.call_id] = write.asked
             elif write.name == "note_steering" and write.done is not None:
-                async with self._tx() as tx:
-                    await note_steering(tx, write.asked)
+                await self._beside_a_turn(lambda tx: note_steering(tx, write.asked))
         except Exception as error:
             raise _unplayable(write, error) from error
 
@@ -79,6 +78,18 @@ class Player:
             async with self._tx(step.turn.turn_id, step.opening.birth) as tx:
                 await open_turn(tx, step.turn, step.step, step.opening, step.profile, step.config)
 
+    async def _beside_a_turn(self, make: Callable[[SessionTx], Awaitable[object]]) -> None:
+        """A write that doesn't wait for the live turn. It found the session's row, so if there is none yet, the first turn's step had made it,
+        though its worker was lost and never said so.
+        """
+        try:
+            async with self._tx() as tx:
+                await make(tx)
+        except SessionGone:
+            await self._opened([step for step in self._lost.values() if step.opening and step.opening.birth][-1])
+            async with self._tx() as tx:
+                await make(tx)
+
     async def _step(self, write: Write) -> None:
         if write.done.state not in ("refused", "stale"):
             await self._closed(write.asked, write.done)
@@ -107,9 +118,11 @@ class Player:
             return
         lost = self._lost.get((turn.turn_id, turn.attempt, end.step))
         if lost is not None and write.done.closed:
+            closed = StepDone.model_validate_json(write.done.closed)
             await self._opened(lost)
-            await self._closed(lost, StepDone.model_validate_json(write.done.closed))
-            return
+            await self._closed(lost, closed)
+            if closed.state != "calls":  # else it was not the turn's last, and that ended from outside after it
+                return
         if write.done.waiting:
             await self._lost_results(write)
             return
@@ -153,8 +166,7 @@ class Player:
                 await post(tx, write.asked)
 
     async def _amend(self, write: Write) -> None:
-        async with self._tx() as tx:
-            await amend(tx, write.asked)
+        await self._beside_a_turn(lambda tx: amend(tx, write.asked))
 
     async def _head(self, write: Write) -> None:
         """A workflow that began where rows existed ended what was left running."""

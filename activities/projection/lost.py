@@ -68,9 +68,8 @@ async def _keep(tx: SessionTx, end: EndTurn, at: str, pieces: list[LivePiece], p
 async def over_before(tx: SessionTx, end: EndTurn) -> TurnEnded:
     """The turn ended without the workflow's knowledge: by its step, whose result was lost, or by an earlier try to end it."""
     key = {"session_uid": tx.uid, "turn_id": end.turn.turn_id}
-    step = await sql.closed_step(tx.conn, **key, attempt=end.turn.attempt, step=end.step)
+    closed = await closed_before(tx, end)
     left = await sql.left_of_step(tx.conn, **key, attempt=end.turn.attempt, step=end.step)
-    closed: str = (step and step["result"]) or ""
     segments = json.loads(left["segments"]) if left and not closed else []
     waiting = tx.turn_state == "waiting" and tx.turn_attempt == end.turn.attempt
     return TurnEnded(
@@ -83,6 +82,13 @@ async def over_before(tx: SessionTx, end: EndTurn) -> TurnEnded:
         at=left["ended_at"].isoformat() if left and left["ended_at"] else "",
         expires_at=tx.expiry,
     )
+
+
+async def closed_before(tx: SessionTx, end: EndTurn) -> str:
+    """The end of the step that the workflow means, as JSON text of a StepDone, if it was closed and the workflow not told; else empty."""
+    where = {"session_uid": tx.uid, "turn_id": end.turn.turn_id, "attempt": end.turn.attempt}
+    step = await sql.closed_step(tx.conn, **where, step=end.step)
+    return (step and step["result"]) or ""
 
 
 async def _tools(tx: SessionTx, end: EndTurn, step: int) -> tuple[ToolDone, ...]:

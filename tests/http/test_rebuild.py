@@ -12,10 +12,10 @@ from cli.rebuild.run import Picked
 from settings import TemporalSettings
 from tests.commands import ran
 from tests.damages import DAMAGES, Damage, do
-from tests.everything import rolled, session_of, told, used_everything, verifying
+from tests.everything import rolled, session_of, steer, told, used_everything, verifying
 from tests.io.keys import keys
 from tests.models import says, script, waits
-from tests.replay.telling import Between
+from tests.replay.telling import Between, losing
 from tests.services import as_runtime
 from tests.system import System, running_system
 from workflows.contracts.errors import SetupError
@@ -180,6 +180,27 @@ async def test_r69_a_session_whose_workflow_was_ended_in_the_middle_of_a_step_is
             verdict = await verifier.verify(ref)
             assert (verdict.state, len(verdict.notes)) == ("same", 1), verdict
             assert "up to turn 2" in verdict.notes[0]
+
+
+async def test_r69_steering_and_a_title_that_came_while_the_first_turns_step_was_lost_are_derived(
+    database_url: str, temporal_address: str
+) -> None:
+    between, go_on = Between(), asyncio.Event()
+    between.after = losing(lambda name, _: name == "run_step")
+    scripted = script(waits(go_on, "Wait", "ed."), says("With advice."))
+    async with running_system(database_url, temporal_address, scripted, interceptors=[between]) as system:
+        await system.submit("s1", "one")
+        await system.streaming()
+        await steer(system, "s1", "be brief")
+        assert (await system.http.patch("/api/sessions/s1", json={"title": "A title"})).status_code == 200
+        go_on.set()
+        await system.until(lambda: system.conn.fetchval("select true from turns where state <> 'running'"))
+        between.after = Between().after
+        await system.chat("s1", "two")
+        ref = await session_of(system, "s1")
+        async with verifying(system, database_url) as verifier:
+            verdict = await verifier.verify(ref)
+            assert (verdict.state, told(verdict), verdict.notes) == ("same", [], [])
 
 
 async def test_r69_a_session_is_verified_while_an_earlier_one_of_its_id_is_being_erased(database_url: str, temporal_address: str) -> None:
