@@ -13,6 +13,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoReque
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from settings import PayloadSettings
+from tests.services import PATIENCE_SECONDS
 
 REGION = "us-east-1"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "tester", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_EC2_METADATA_DISABLED": "true"}
@@ -50,9 +51,8 @@ class ObjectServer:
         self.client.create_bucket(Bucket=bucket)
         if versions:
             self.client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
-        return PayloadSettings.model_validate(
-            {"driver": "s3", "s3_bucket": bucket, "s3_prefix": prefix, "s3_region": REGION, "s3_endpoint_url": self.url}
-        )
+        where = {"s3_bucket": bucket, "s3_prefix": prefix, "s3_region": REGION, "s3_endpoint_url": self.url}
+        return PayloadSettings.model_validate({"driver": "s3", "s3_timeout_seconds": PATIENCE_SECONDS, **where})
 
     def objects(self, settings: PayloadSettings) -> dict[str, bytes]:
         """All that is in a bucket."""

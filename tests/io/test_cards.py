@@ -60,7 +60,7 @@ async def test_amend_moves_the_leaf_and_supersedes_what_is_pending(database_url:
 
 async def test_s58_a_deadline_passes_and_the_model_goes_on_knowing_that(database_url: str, temporal_address: str) -> None:
     scripted = script(calls(("c1", "quick", {})), says("I don't know."))
-    action = {"name": "quick", "description": "Quick.", "parameters": {"type": "object"}, "deadline_seconds": 1.0, "remind_seconds": 0.3}
+    action = {"name": "quick", "description": "Quick.", "parameters": {"type": "object"}, "deadline_seconds": 4.0, "remind_seconds": 0.5}
     context = {"version": 1, "actions": [action]}
     async with running_system(database_url, temporal_address, scripted) as system:
         asked = await system.chat("s1", host_context=context)
@@ -81,7 +81,7 @@ async def test_s58_a_deadline_passes_and_the_model_goes_on_knowing_that(database
 
 async def test_r178_an_expired_session_is_gone_and_its_id_is_free(database_url: str, temporal_address: str) -> None:
     scripted = script(calls(("c1", "open_page", {"url": "u"})), says("new"))
-    async with running_system(database_url, temporal_address, scripted, session_ttl_hours=1.2 / 3600) as system:
+    async with running_system(database_url, temporal_address, scripted, session_ttl_hours=4.0 / 3600) as system:
         await system.chat("s1")
         handle = system.workflow("s1")
         run = (await handle.describe()).run_id

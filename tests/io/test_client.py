@@ -26,10 +26,15 @@ from settings import CodecSettings, DatabaseSettings, Settings
 from tests import services
 from tests.io.echo import Echo, Saying, repeat
 from tests.io.keys import keys
+from tests.services import PATIENCE_SECONDS
 from workflows.contracts.errors import ServiceUnavailable, SetupError
 
 MEGABYTE = "m" * 1_000_000
 CLEAR = CodecSettings()
+OTHERS = """
+    select count(*) from pg_stat_activity
+    where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()
+"""
 EchoHandle = WorkflowHandle[Echo, list[Saying]]
 
 
@@ -81,8 +86,9 @@ async def test_a_command_that_has_a_pool_gets_large_payloads_through_it(temporal
         with pytest.raises(ServiceUnavailable, match=r"Temporal at 127.0.0.1:.*not found"):
             async with temporal_client(Endpoints(Settings(database=database.settings), temporal_address, None), database) as again:
                 await again.get_workflow_handle("nobody").describe()
-        async with database.connection() as connection:
-            assert await connection.fetchval("select count(*) from pg_stat_activity where datname = current_database()") == 1
+        async with database.connection() as connection, asyncio.timeout(PATIENCE_SECONDS):
+            while await connection.fetchval(OTHERS):  # Postgres notices a moment later that one was closed
+                await asyncio.sleep(0.02)
 
 
 async def test_small_payloads_are_json_without_defaults(temporal_address: str, database: Database) -> None:
@@ -167,7 +173,7 @@ async def test_without_temporal_an_api_starts_and_its_calls_fail_soon(database: 
         await client.get_workflow_handle("x").describe()
     if isinstance(failed.value, RPCError):
         assert failed.value.status == RPCStatusCode.UNAVAILABLE
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 8
     await asyncio.sleep(0)
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import signal
-import time
 from collections.abc import AsyncIterator
 from uuid import uuid4
 
@@ -14,6 +13,7 @@ from activities.db.feed import READER_LIMIT, Committed, Feed, Reread, Streamed, 
 from activities.db.pool import Database
 from cli.services.postgres import PostgresServer
 from settings import DatabaseSettings
+from tests.services import PATIENCE_SECONDS
 from workflows.contracts.errors import ServiceUnavailable
 
 
@@ -29,6 +29,12 @@ def health(feed: Feed) -> str:
     return feed.health
 
 
+async def until(feed: Feed, state: str) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while health(feed) != state:
+            await asyncio.sleep(0.01)
+
+
 async def notify(database: Database, **note: object) -> None:
     async with database.connection() as connection:
         await connection.execute("select pg_notify('outlast', $1)", json.dumps(note))
@@ -38,7 +44,7 @@ async def commits(subscription: Subscription, last: int) -> list[int]:
     """The numbers that arrive until `last` does."""
     found: list[int] = []
     while last not in found:
-        note = await subscription.next(5)
+        note = await subscription.next(PATIENCE_SECONDS)
         assert note is not None, f"{last} never came, only {found}"
         if isinstance(note, Committed):
             found.append(note.seq)
@@ -52,8 +58,8 @@ async def test_notes_reach_the_readers_of_their_session(feed: Feed, database: Da
         await notify(database, s="a", a=7, p=5, t="turn", g=0, o=5, k="text", at="2026-01-01T00:00:01Z")
         for reader in (one, two):
             assert await commits(reader, 7) == [7]
-            assert await reader.next(5) == Streamed(7, 3, "turn", 0, 3, "text", "lo", "2026-01-01T00:00:00Z")
-            assert await reader.next(5) == Streamed(7, 5, "turn", 0, 5, "text", None, "2026-01-01T00:00:01Z")
+            assert await reader.next(PATIENCE_SECONDS) == Streamed(7, 3, "turn", 0, 3, "text", "lo", "2026-01-01T00:00:00Z")
+            assert await reader.next(PATIENCE_SECONDS) == Streamed(7, 5, "turn", 0, 5, "text", None, "2026-01-01T00:00:01Z")
         await notify(database, s="b", e=1)
         assert await commits(other, 1) == [1]
         assert await one.next(0.05) is None
@@ -84,7 +90,7 @@ async def test_a_commit_says_whether_a_turn_ended_with_it(feed: Feed, database: 
         assert await commits(subscription, 1) == [1]
         for said in ({"f": 0}, {"f": 1}, {}):
             await notify(database, s="s", e=1, **said)
-        assert [await subscription.next(5) for _ in range(3)] == [Committed(1, ends=False), Committed(1), Committed(1)]
+        assert [await subscription.next(PATIENCE_SECONDS) for _ in range(3)] == [Committed(1, ends=False), Committed(1), Committed(1)]
 
 
 async def test_a_slow_reader_is_told_to_read_again() -> None:
@@ -125,10 +131,10 @@ async def test_cut_connections_lose_no_event(feed: Feed, database: Database, mig
 
     seen: list[int] = []
     rereads = 0
-    async with feed.subscribe(str(uid)) as subscription, asyncio.timeout(20):
+    async with feed.subscribe(str(uid)) as subscription, asyncio.timeout(2 * PATIENCE_SECONDS):
         writer = asyncio.create_task(write())
         while len(seen) < total:
-            note = await subscription.next(5)
+            note = await subscription.next(PATIENCE_SECONDS)
             assert note is not None
             rereads += isinstance(note, Reread)
             async with database.connection() as connection:
@@ -144,24 +150,23 @@ async def test_cut_connections_lose_no_event(feed: Feed, database: Database, mig
 
 async def test_r15_a_feed_started_before_postgres(bare_postgres: PostgresServer) -> None:
     await asyncio.to_thread(bare_postgres.stop)
-    settings = DatabaseSettings(url=bare_postgres.url("postgres"), timeout_seconds=0.5)
+    settings = DatabaseSettings(url=bare_postgres.url("postgres"), timeout_seconds=1)
     feed = await Feed.open(settings)
     with pytest.raises(ServiceUnavailable):
         async with feed.subscribe("s"):
             pytest.fail("nothing is listened to")
     assert health(feed) == "reconnecting"
     bare_postgres.start()
-    await asyncio.sleep(1.2)
+    await until(feed, "listening")
     database = await Database.open(settings)
     async with feed.subscribe("s") as subscription:
         assert health(feed) == "listening"
         await notify(database, s="s", e=1)
         assert await commits(subscription, 1) == [1]
         await asyncio.to_thread(bare_postgres.stop)
-        await asyncio.sleep(0.2)
-        assert health(feed) == "reconnecting"
+        await until(feed, "reconnecting")
         bare_postgres.start()
-        assert await subscription.next(5) == Reread()
+        assert await subscription.next(PATIENCE_SECONDS) == Reread()
         await notify(database, s="s", e=2)
         assert await commits(subscription, 2) == [2]
     await feed.close()
@@ -169,16 +174,14 @@ async def test_r15_a_feed_started_before_postgres(bare_postgres: PostgresServer)
 
 
 async def test_r16_a_server_that_hangs_is_noticed(bare_postgres: PostgresServer) -> None:
-    settings = DatabaseSettings(url=bare_postgres.url("postgres"), timeout_seconds=0.3)
+    settings = DatabaseSettings(url=bare_postgres.url("postgres"), timeout_seconds=1)
     feed = await Feed.open(settings)
+    await until(feed, "listening")
     async with feed.subscribe("s") as subscription:
         assert await subscription.next(0.1) in (None, Reread())
         bare_postgres.signal(signal.SIGSTOP)
-        began = time.monotonic()
-        while health(feed) == "listening":
-            assert time.monotonic() - began < 1.5
-            await asyncio.sleep(0.05)
+        await until(feed, "reconnecting")
         bare_postgres.signal(signal.SIGCONT)
-        assert await subscription.next(5) == Reread()
-        assert health(feed) == "listening"
+        assert await subscription.next(PATIENCE_SECONDS) == Reread()
+        await until(feed, "listening")
     await feed.close()

@@ -12,6 +12,7 @@ from activities.db.migrate import create_database, ensure_usable, head_revision,
 from cli.services.postgres import PostgresServer
 from settings import DatabaseSettings
 from tests.io.schemas import catalog, copied_migrations, second, tables
+from tests.services import PATIENCE_SECONDS
 from workflows.contracts.errors import DatabaseUnavailableError, MigrationError
 
 
@@ -36,7 +37,7 @@ async def test_r01_no_server_on_the_port() -> None:
 async def test_r01_a_server_that_hangs(bare_postgres: PostgresServer) -> None:
     settings = DatabaseSettings(url=bare_postgres.url("postgres"), timeout_seconds=0.5)
     bare_postgres.signal(signal.SIGSTOP)
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert (await schema_status(settings)).state == "unreachable"
     bare_postgres.signal(signal.SIGCONT)
 

@@ -10,6 +10,7 @@ import pytest
 from activities.db.pool import Database
 from cli.services.postgres import PostgresServer
 from settings import DatabaseSettings
+from tests.services import PATIENCE_SECONDS
 from workflows.contracts.errors import ServiceUnavailable
 
 
@@ -60,7 +61,7 @@ async def test_r15_killed_in_the_middle_of_statements(bare_postgres: PostgresSer
 
 
 async def test_r16_a_server_that_hangs_is_unavailable_in_time(bare_postgres: PostgresServer) -> None:
-    limit = 1.0
+    limit = 2.0
     database = await Database.open(DatabaseSettings(url=bare_postgres.url("postgres"), timeout_seconds=limit))
     await asyncio.gather(*(use(database) for _ in range(3)))
 
@@ -74,7 +75,7 @@ async def test_r16_a_server_that_hangs_is_unavailable_in_time(bare_postgres: Pos
         database.ping(limit), use(database), hang_in_a_transaction(), *(use(database) for _ in range(20)), return_exceptions=True
     )
     assert {type(result) for result in results} == {ServiceUnavailable}
-    assert time.monotonic() - began < limit + 0.5
+    assert time.monotonic() - began < 2 * limit, "not one after the other"
     bare_postgres.signal(signal.SIGCONT)
     assert await asyncio.gather(*(use(database) for _ in range(20))) == [1] * 20
     await database.close()
@@ -87,14 +88,13 @@ async def test_r16_ping(bare_postgres: PostgresServer) -> None:
     began = time.monotonic()
     with pytest.raises(ServiceUnavailable):
         await database.ping(0.3)
-    assert time.monotonic() - began < 0.6
-    await database.close()
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 0.8 * database.settings.timeout_seconds
+    await asyncio.wait_for(database.close(), PATIENCE_SECONDS)
     bare_postgres.signal(signal.SIGCONT)
 
 
 async def test_a_busy_pool_is_unavailable_in_time(database: Database) -> None:
-    few = await Database.open(database.settings.model_copy(update={"pool_size": 2, "timeout_seconds": 0.3}))
+    few = await Database.open(database.settings.model_copy(update={"pool_size": 2, "timeout_seconds": 1.5}))
     async with few.connection(), few.connection():
         with pytest.raises(ServiceUnavailable):
             await use(few)
@@ -131,7 +131,7 @@ async def test_a_transaction_is_all_or_nothing(database: Database) -> None:
 
 
 async def test_a_lost_answer_to_a_commit_is_told(bare_postgres: PostgresServer) -> None:
-    database = await Database.open(DatabaseSettings(url=bare_postgres.url("postgres"), timeout_seconds=0.5))
+    database = await Database.open(DatabaseSettings(url=bare_postgres.url("postgres"), timeout_seconds=1.5))
     with pytest.raises(ServiceUnavailable) as caught:
         async with database.transaction() as connection:
             await connection.execute("create table witness ()")

@@ -29,6 +29,7 @@ from api.app import create_app
 from cli.doctor import check_payloads
 from settings import CodecSettings, PayloadSettings, Settings
 from tests.objects import ObjectServer
+from tests.services import PATIENCE_SECONDS
 from workflows.contracts.errors import ServiceUnavailable, SetupError
 from workflows.contracts.naming import MOST_PARTY_BYTES, session_workflow_id, tenant_prefix
 
@@ -185,7 +186,7 @@ async def test_a_bucket_that_hangs_is_given_up_in_time(database: Database) -> No
     async with await asyncio.start_server(hang, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         settings = PayloadSettings(s3_bucket="bucket", s3_endpoint_url=url, s3_timeout_seconds=0.3)
-        async with asyncio.timeout(5), stored_with(settings, database) as (driver, _):
+        async with asyncio.timeout(PATIENCE_SECONDS), stored_with(settings, database) as (driver, _):
             with pytest.raises(ServiceUnavailable, match=r"did not answer in time"):
                 await driver.store(of("w"), [TEXT])
 
