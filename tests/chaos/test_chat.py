@@ -15,6 +15,9 @@ from cli.services.ports import free_port
 from tests.chaos.processes import OUTLAST, SIGNING, Program, Programs, chat, environment, ready
 from tests.services import as_runtime
 
+LAST = 1000
+"""It takes ten seconds to count so far: long enough for a busy machine to interrupt it."""
+
 LONG = "Count to 5000"
 """Its answer takes most of a minute: longer than anything that interrupts it."""
 
@@ -169,7 +172,9 @@ async def test_chat_without_an_api_is_one_line(programs: Programs) -> None:
 
 
 async def test_chat_goes_on_in_mid_answer_when_the_api_restarts(running: Running) -> None:
-    chatting = Program(running.programs.folder, "once", "chat", "--url", running.url, "--profile", "demo", "--once", "Count to 400", env={})
+    chatting = Program(
+        running.programs.folder, "once", "chat", "--url", running.url, "--profile", "demo", "--once", f"Count to {LAST}", env={}
+    )
     chatting.start()
     try:
         await chatting.says(" 30 ")
@@ -180,7 +185,7 @@ async def test_chat_goes_on_in_mid_answer_when_the_api_restarts(running: Running
     finally:
         chatting.finish()
     said = [line for line in chatting.output.splitlines() if not line.startswith("connect")]
-    assert "".join(said) == " ".join(str(number) for number in range(1, 401)) + "."
+    assert "".join(said) == " ".join(str(number) for number in range(1, LAST + 1)) + "."
     assert "connected again" in chatting.output
     assert len(await running.sessions()) == 1
 

@@ -222,7 +222,7 @@ async def test_doctor_does_not_wait_for_servers_that_hang(
         code, output = await programs.run("doctor", env=env)
         assert code == 1
         assert {line.split(":")[0].split()[1] for line in output.splitlines() if line.startswith("FAIL")} == {"temporal", "postgres"}
-        assert asyncio.get_running_loop().time() - before < 30
+        assert asyncio.get_running_loop().time() - before < 50
     finally:
         own_postgres.signal(signal.SIGCONT)
         own_temporal.signal(signal.SIGCONT)

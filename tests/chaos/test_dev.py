@@ -16,6 +16,7 @@ from activities.search_attributes import missing
 from cli.services.ports import free_port, listen
 from cli.services.temporal import TemporalServer, temporal_binary
 from tests.chaos.processes import Dev, Programs, alive, at_home, chat, gone, ready
+from tests.chaos.stand import until
 from tests.provider import Provider, says
 
 
@@ -29,7 +30,7 @@ async def test_dev_starts_everything_and_a_clean_stop_leaves_nothing(programs: P
     assert record["pids"]["dev"] == dev.program.pid
     for place in (dev.url, f"{dev.url}/docs", record["temporal_ui"]):
         assert place in dev.program.output
-        assert httpx.get(place if place != dev.url else f"{place}/health").status_code == 200
+        assert httpx.get(place if place != dev.url else f"{place}/health", timeout=60).status_code == 200
     pids = [child.pid for child in dev.program.children()]
     assert {record["pids"]["temporal"], record["pids"]["postgres"]} <= set(pids)
     assert await dev.program.stop() == 0
@@ -43,7 +44,7 @@ async def test_dev_prints_a_line_that_can_be_pasted(programs: Programs, folder: 
     dev = Dev(programs, folder / "data")
     await dev.ready()
     line = next(line for line in dev.program.output.splitlines() if line.strip().startswith("curl "))
-    done = await asyncio.to_thread(subprocess.run, line, shell=True, capture_output=True, text=True, timeout=30)
+    done = await asyncio.to_thread(subprocess.run, line, shell=True, capture_output=True, text=True, timeout=60)
     assert "event: host_action.pending" in done.stdout
     assert "event: turn.completed" in done.stdout
 
@@ -58,15 +59,15 @@ async def test_s60_dev_makes_a_signing_key_that_every_api_on_its_folder_uses(pro
     port = free_port()
     second = programs.start("api", env={"OUTLAST_DATA_DIR": str(dev.data), "OUTLAST_API__PORT": str(port)})
     await second.says("api ready")
-    ticket = httpx.post(f"{dev.url}/api/sessions/s1/stream-ticket").json()["ticket"]
-    read = httpx.get(f"http://127.0.0.1:{port}/api/sessions/s1/events", params={"until": "turn", "ticket": ticket})
+    ticket = httpx.post(f"{dev.url}/api/sessions/s1/stream-ticket", timeout=60).json()["ticket"]
+    read = httpx.get(f"http://127.0.0.1:{port}/api/sessions/s1/events", params={"until": "turn", "ticket": ticket}, timeout=60)
     assert "event: turn.completed" in read.text
     await dev.program.stop()
     file.chmod(0o644)
     dev.program.start()
     await dev.ready(starts=2)
     assert (file.read_text(), file.stat().st_mode & 0o777) == (kept, 0o600)
-    assert httpx.get(f"{dev.url}/api/sessions/s1/events", params={"until": "turn", "ticket": ticket}).status_code == 200
+    assert httpx.get(f"{dev.url}/api/sessions/s1/events", params={"until": "turn", "ticket": ticket}, timeout=60).status_code == 200
     assert ticket not in dev.program.output + second.output
     (key,) = json.loads(kept)["signing_keys"]
     assert key.partition(":")[2] not in dev.program.output + second.output
@@ -81,7 +82,7 @@ async def test_dev_encrypts_from_the_day_it_is_asked_to_and_the_temporal_cli_rea
 
     def shown(*options: str) -> str:
         command = [temporal_binary(), "workflow", "show", "--address", dev.record["temporal"], "--workflow-id", "session/default/s1"]
-        return subprocess.run([*command, "--detailed", *options], capture_output=True, text=True, timeout=30, check=True).stdout
+        return subprocess.run([*command, "--detailed", *options], capture_output=True, text=True, timeout=60, check=True).stdout
 
     assert "walrus" not in shown()
     assert "walrus" in shown("--codec-endpoint", f"{dev.url}/codec")
@@ -112,7 +113,7 @@ async def test_dev_goes_on_after_kill_9(programs: Programs, folder: Path) -> Non
     await dev.ready(starts=2)
     await gone(*children)
     answer = {"session_id": first["session_id"], "tool_call_id": first["pending_tool_call"]["call_id"], "tool_result": "shown"}
-    async with httpx.AsyncClient(base_url=dev.url, timeout=30) as http:
+    async with httpx.AsyncClient(base_url=dev.url, timeout=60) as http:
         second = (await http.post("/api/chat", json=answer)).json()
     assert second["error"] is None
     assert second["message_id"] == first["message_id"]
@@ -186,7 +187,7 @@ async def test_dev_ephemeral_says_so_everywhere_and_keeps_nothing(programs: Prog
     dev = Dev(programs, folder / "data", "--ephemeral")
     await dev.ready()
     assert "EPHEMERAL" in dev.program.output
-    health = httpx.get(f"{dev.url}/health")
+    health = httpx.get(f"{dev.url}/health", timeout=60)
     assert health.json()["durable"] is False
     assert health.headers["X-Outlast-Durable"] == "false"
     await chat(dev.url, "Hello")
@@ -231,8 +232,7 @@ async def test_dev_stops_cleanly_while_it_starts(programs: Programs, folder: Pat
     await dev.program.says("outlast dev, data in")
     await asyncio.sleep(after)
     assert await dev.program.stop(signal.SIGTERM) == 0
-    await asyncio.sleep(0.2)
-    assert at_home(folder) == []
+    await until(lambda: at_home(folder) == [])
     assert "Traceback" not in dev.program.output
 
 

@@ -1,6 +1,5 @@
 """`outlast export`: what it writes, what it says, and that it is on the record."""
 
-import getpass
 import json
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from tests.services import as_runtime
 
 async def test_s78_export_writes_a_whole_file_or_none(programs: Programs, database_url: str, folder: Path) -> None:
     conn = await asyncpg.connect(database_url)
-    env, file = {"OUTLAST_DATABASE__URL": as_runtime(database_url)}, folder / "s1.jsonl"
+    env, file = {"OUTLAST_DATABASE__URL": as_runtime(database_url), "LOGNAME": "ada"}, folder / "s1.jsonl"
     await write_conversation(conn, "s1", 60)
     code, output = await programs.run("export", "s1", env=env)
     assert code == 0
@@ -27,7 +26,7 @@ async def test_s78_export_writes_a_whole_file_or_none(programs: Programs, databa
         code, output = await programs.run("export", *wrong, env=env)
         assert code == 1 and len(output.splitlines()) == 1 and output.startswith("outlast: "), output
     acts = await conn.fetch("select principal, facts from audit where action = 'export' order by at")
-    assert {act["principal"] for act in acts} == {f"operator:{getpass.getuser()}"}
+    assert {act["principal"] for act in acts} == {"operator:ada"}
     assert [json.loads(act["facts"])["leaf_id"] for act in acts] == [None, "m3", None]
     assert [path.name for path in folder.iterdir() if path.name.startswith(".s1")] == []
     await conn.close()

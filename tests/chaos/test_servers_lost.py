@@ -31,7 +31,7 @@ async def test_r18_r15_a_turn_waits_for_postgres_and_goes_on_with_its_whole_hist
         answer = await stand.http.get("/api/sessions/s1")
         assert (answer.status_code, answer.json()["code"]) == (503, "database_unavailable")
         assert "retry-after" in answer.headers
-        assert time.monotonic() - asked < 10
+        assert time.monotonic() - asked < 30
         if how == "stopped":
             own_postgres.start()
         else:

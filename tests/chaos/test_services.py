@@ -17,7 +17,7 @@ from temporalio.client import Client
 from cli.services.ports import free_port
 from cli.services.postgres import PostgresServer, account_for, programs, running_on
 from cli.services.temporal import TemporalServer
-from tests.services import fresh_database, running_temporal, short_folder
+from tests.services import PATIENCE_SECONDS, fresh_database, running_temporal, short_folder
 from workflows.contracts.errors import SetupError
 from workflows.contracts.search_attributes import SEARCH_ATTRIBUTES
 
@@ -205,7 +205,7 @@ def test_the_kernel_ends_the_servers_of_a_parent_that_was_killed() -> None:
         parent.kill()
         parent.wait()
         parent.stdout.close()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children):
             assert time.monotonic() < deadline
             time.sleep(0.02)

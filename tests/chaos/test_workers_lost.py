@@ -14,7 +14,7 @@ from tests.http.sse import Frame, shown_text, until_turn_ends
 from tests.provider import call, says
 from workflows.contracts.naming import session_workflow_id
 
-TAKEOVER_SECONDS = 15.0
+TAKEOVER_SECONDS = 45.0
 LONGER_THAN_HEARTBEATS = 8.0
 
 
@@ -23,6 +23,15 @@ async def started_again(temporal: TemporalServer, session: str) -> bool:
     client = await Client.connect(temporal.address)
     history = await client.get_workflow_handle(session_workflow_id("default", session)).fetch_history()
     return any(event.activity_task_started_event_attributes.attempt > 1 for event in history.events)
+
+
+async def given_up(temporal: TemporalServer, session: str) -> bool:
+    """Whether Temporal heard nothing of an activity of the session for so long that it began it again."""
+    client = await Client.connect(temporal.address)
+    history = await client.get_workflow_handle(session_workflow_id("default", session)).fetch_history()
+    begun = [event.activity_task_started_event_attributes for event in history.events]
+    ended = [event.HasField("activity_task_timed_out_event_attributes") for event in history.events]
+    return any(ended) or any(one.last_failure.HasField("timeout_failure_info") for one in begun)
 
 
 def stalls(*texts: str) -> dict[str, object]:
@@ -97,10 +106,9 @@ async def test_r83_a_worker_that_is_asked_to_stop_hands_its_turns_over(
         await until(lambda: stand.row("select true from live_deltas"))
         stand.provider.script[:] = [entry for entry in stand.provider.script if entry.get("when") != "slow step"]
         await stand.worker()
-        asked = time.monotonic()
         first.process.send_signal(signal.SIGTERM)
         assert [await stand.ended(turn["turn_id"]) for turn in (slow, tool)] == ["completed", "completed"]
-        assert time.monotonic() - asked < TAKEOVER_SECONDS / 2
+        assert not [session for session in ("s1", "s2") if await given_up(own_temporal, session)]
         assert await first.ended() == 0
         assert (await stand.messages("s1"))[1]["content"] == "Handed over."
         cut = (await stand.messages("s2"))[1]["segments"][0]["tools"][0]
