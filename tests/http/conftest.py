@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from uuid import uuid4
 
 import asyncpg
@@ -16,6 +17,7 @@ from api.server import ApiServer
 from settings import ApiSettings, DatabaseSettings, Settings
 from tests import services
 from tests.http.seeding import Seed
+from tests.services import PATIENCE_SECONDS
 from tests.system import System, callers_of
 from workflows.model.session import Caller
 
@@ -37,8 +39,16 @@ def session() -> str:
 
 
 @pytest.fixture
+async def one_day() -> None:
+    """Waits for the next day (UTC) where this one is nearly over, so that none ends within the test."""
+    left = 86_400 - datetime.now(UTC).timestamp() % 86_400
+    if left < PATIENCE_SECONDS:
+        await asyncio.sleep(left + 0.1)
+
+
+@pytest.fixture
 def settings(database_url: str) -> Settings:
-    return Settings(database=DatabaseSettings(url=services.as_runtime(database_url)), api=ApiSettings(wait_seconds=60.0))
+    return Settings(database=DatabaseSettings(url=services.as_runtime(database_url)), api=ApiSettings(wait_seconds=PATIENCE_SECONDS))
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from tests.http.conftest import NOWHERE, caller_of_headers, running, served
 from tests.http.seeding import Seed
 from tests.http.sse import opened
 from tests.models import calls, hangs, says, script
+from tests.services import PATIENCE_SECONDS
 from tests.system import Answer, System, callers_of, running_system
 
 ALICE = {"x-test-principal": "alice"}
@@ -106,9 +107,9 @@ async def test_who_waits_for_a_turn_of_a_deleted_session_is_told_404(database_ur
         waiting = asyncio.create_task(system.post("/chat", {"session_id": "s1", "content": "hi"}))
         await system.until(lambda: scripted.requests)
         behind = asyncio.create_task(system.post("/chat", {"session_id": "s1", "content": "then", "when_busy": "enqueue"}))
-        await asyncio.sleep(0.3)
+        await system.until(lambda: _accepted(system, 2))
         assert (await system.apis[1].delete("/api/sessions/s1")).status_code == 202
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             answers = [await waiting, await behind]
         assert [(answer.status_code, answer.json()["code"]) for answer in answers] == [(404, "not_found")] * 2
         assert len(scripted.requests) == 1
@@ -123,19 +124,27 @@ async def test_readers_of_a_deleted_session_end_as_a_stream_that_is_whole(databa
             turn = await system.submit("s1")
             await system.until(lambda: scripted.requests)
             urls = ["/api/sessions/s1/events", f"/api/sessions/s1/events?until=turn&after=before:{turn['turn_id']}"]
-            readers = [asyncio.create_task(_read_all(client, url)) for url in urls]
-            await asyncio.sleep(0.5)
+            seen: list[list[str]] = [[] for _ in urls]
+            readers = [asyncio.create_task(_read_all(client, url, types)) for url, types in zip(urls, seen, strict=True)]
+            await system.until(lambda: all(seen))
             assert (await client.delete("/api/sessions/s1")).status_code == 202
-            async with asyncio.timeout(5):
-                for types in [await reader for reader in readers]:
-                    assert types[0] == "turn.started"
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await asyncio.gather(*readers)
+            assert [types[0] for types in seen] == ["turn.started"] * 2
 
 
-async def _read_all(client: httpx.AsyncClient, url: str) -> list[str]:
-    """Raises if the stream is cut."""
+async def _read_all(client: httpx.AsyncClient, url: str, seen: list[str]) -> None:
+    """Notes the types of a stream's events as they come. Raises if the stream is cut."""
     async with opened(client, url) as (response, frames):
         assert response.status_code == 200
-        return [frame.type async for frame in frames]
+        async for frame in frames:
+            seen.append(frame.type)
+
+
+async def _accepted(system: System, inputs: int) -> bool:
+    """True once the session's workflow has taken so many."""
+    events = (await system.workflow("s1").fetch_history()).events
+    return sum(event.HasField("workflow_execution_update_accepted_event_attributes") for event in events) >= inputs
 
 
 @pytest.fixture
@@ -186,9 +195,9 @@ async def test_r177_a_pending_action_holds_a_session_where_that_is_set(settings:
 async def test_r177_a_first_message_under_an_expired_id_begins_anew(database_url: str, temporal_address: str) -> None:
     """No worker was there when its time was over: neither the timer nor the rows' end have come."""
     scripted = script(calls(("c1", "open_page", {"url": "u"})), says("new"))
-    async with running_system(database_url, temporal_address, scripted, session_ttl_hours=1.0 / 3600) as system:
+    async with running_system(database_url, temporal_address, scripted, session_ttl_hours=4.0 / 3600) as system:
         old = await system.chat("s1")
-    await asyncio.sleep(1.1)
+    await asyncio.sleep(4.1)
     async with running_system(database_url, temporal_address, scripted, like=system, session_ttl_hours=1.0) as system:
         fresh = await system.chat("s1", "hello again")
         assert (fresh["turn_number"], fresh["content"]) == (1, "new")

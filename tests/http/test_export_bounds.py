@@ -14,6 +14,7 @@ from api.app import create_app
 from benchmarks.conversations import write_conversation
 from settings import Settings
 from tests.http.conftest import NOWHERE, served
+from tests.services import PATIENCE_SECONDS
 
 BIG = 3_000
 """Words in a message: 24 kB."""
@@ -53,18 +54,18 @@ async def test_s80_a_slow_reader_holds_neither_a_lock_nor_a_connection(settings:
             answer = await slow.enter_async_context(client.stream("GET", "/api/sessions/s1/export"))
             assert await anext(answer.aiter_raw())
         await until_idle(conn)
-        async with asyncio.timeout(5), conn.transaction():
-            await conn.execute("set local lock_timeout = '1s'")
+        async with asyncio.timeout(PATIENCE_SECONDS), conn.transaction():
+            await conn.execute("set local lock_timeout = '20s'")
             await conn.execute("lock table sessions, messages, branches, segments, calls in access exclusive mode")
         for _ in range(5):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 assert (await client.get("/api/sessions/s1")).status_code == 200
 
 
 async def until_idle(conn: asyncpg.Connection) -> None:
     """Waits until nobody else's connection to this database is in a transaction."""
     busy = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and state <> 'idle'"
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while await conn.fetchval(busy):
             await asyncio.sleep(0.05)
 
@@ -76,7 +77,7 @@ async def test_s80_who_leaves_in_the_middle_leaves_nothing_behind(settings: Sett
             async with client.stream("GET", "/api/sessions/s1/export") as answer:
                 await anext(answer.aiter_raw())
         await until_idle(conn)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             assert (await client.get("/api/sessions/s1/transcript?index=-1")).status_code == 200
         await until_idle(conn)
         assert await conn.fetchval("select count(*) from audit where action = 'export'") == 3

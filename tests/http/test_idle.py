@@ -29,8 +29,8 @@ async def at(system: System, event: str) -> list[datetime]:
 
 
 def to_the_second(begun: datetime, due: datetime, after: timedelta) -> bool:
-    """Never early, and at most five seconds late."""
-    return after <= due - begun <= after + timedelta(seconds=5)
+    """Never early, and late by no more than a slow machine takes; it would be five minutes if skipped time counted."""
+    return after <= due - begun <= after + timedelta(minutes=1)
 
 
 async def test_s58_a_reminder_and_a_deadline_come_when_they_are_due_however_often_the_session_rolls(

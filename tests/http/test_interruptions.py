@@ -9,6 +9,7 @@ import pytest
 from pydantic_ai.messages import ModelMessage
 
 from tests.models import calls, hangs, says, script, waits
+from tests.services import PATIENCE_SECONDS
 from tests.system import Answer, System, running_system
 
 
@@ -40,7 +41,7 @@ async def test_r91_l21_a_cancelled_answer_keeps_its_text_and_ends_once(database_
         began = time.monotonic()
         assert (await cancel(system, "s1"))["cancel_requested"] is True
         turn = await sent
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 25
         assert (turn["content"], turn["error"]["type"], turn["error"]["retry_allowed"]) == ("Once upon", "cancelled", False)
         assert await cancel(system, "s1") == {"cancel_requested": False, "turn_id": None}
         assert (await system.messages("s1"))[1]["segments"] == [{"kind": "text", "text": "Once upon"}]
@@ -186,7 +187,7 @@ async def test_s33_an_end_is_not_announced_before_it_is_committed(database_url: 
         sent = asyncio.create_task(system.chat("s1"))
         ended = None
         while ended is None:
-            seq = await asyncio.wait_for(heard.get(), 20)
+            seq = await asyncio.wait_for(heard.get(), PATIENCE_SECONDS)
             ended = await listener.fetchrow(
                 "select t.state, s.revision from events e join turns t using (session_uid) join sessions s using (session_uid) "
                 "where e.type = 'turn.completed' and e.seq <= $1",

@@ -18,6 +18,7 @@ from jwt.algorithms import get_default_algorithms
 from settings import Settings
 from tests.http.seeding import Seed
 from tests.http.test_identity import bearing, guarded, unauthenticated
+from tests.services import PATIENCE_SECONDS
 
 ISSUER = "https://id.example/"
 Secret = Any
@@ -171,7 +172,7 @@ async def test_r44_new_keys_are_fetched_when_they_are_met_and_made_up_ones_cost_
     async with trusting(settings, provider, jwks_pause_seconds=0.2) as client:
         assert await listed(client, provider.token("r1")) == []
         provider.add("r2", "RS256", rsa.generate_private_key(65537, 2048))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while (await client.get("/api/sessions", headers=bearing(provider.token("r2")))).status_code != 200:
                 await asyncio.sleep(0.02)
         assert provider.asked == 2
@@ -190,7 +191,7 @@ async def test_while_the_provider_is_away_known_keys_go_on(settings: Settings, p
         for body, up in ((None, False), (b"<html>", True), (b'{"keys": 7}', True), (b"[]", True)):
             provider.body, provider.up = body, up
             asked = provider.asked
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while provider.asked == asked:
                     assert await listed(client, provider.token("r1")) == []
                     await asyncio.sleep(0.01)
@@ -198,7 +199,7 @@ async def test_while_the_provider_is_away_known_keys_go_on(settings: Settings, p
             answer = await client.get("/api/sessions", headers=bearing(unknown))
             assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (503, "identity_unavailable", "1")
         provider.body = None
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while (answer := await client.get("/api/sessions", headers=bearing(unknown))).status_code == 503:
                 await asyncio.sleep(0.01)
         unauthenticated(answer, "doesn't publish")

@@ -9,6 +9,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.testing import TimeSkipper
 
+from activities.runs import Runs
 from tests.models import calls, says, script
 from tests.services import running_temporal
 from tests.system import System, running_system
@@ -26,9 +27,10 @@ FLAT = 1.1
 async def bytes_of(system: System, session: str) -> list[int]:
     """The history sizes of a session's runs."""
     workflow_id = system.workflow(session).id
-    runs = [run.run_id async for run in system.temporal.list_workflows(f"WorkflowId = '{workflow_id}'")]
+    newest = (await system.workflow(session).describe()).run_id
+    assert newest is not None
     sizes = []
-    for run_id in runs:
+    async for run_id in Runs(system.temporal, workflow_id).chain(newest):
         described = await system.temporal.get_workflow_handle(workflow_id, run_id=run_id).describe()
         sizes.append(described.raw_description.workflow_execution_info.history_size_bytes)
     return sizes
@@ -47,17 +49,17 @@ async def test_l01_the_last_turns_cost_what_the_first_ones_did(
         for number in range(1, TURNS + 1):
             await system.chat("s1", "x" * 800)
             if number % WINDOW == 0:
-                await asyncio.sleep(0.3)
+                await system.idle("s1", number)
                 totals.append(sum(await bytes_of(system, "s1")))
         windows = [after - before for before, after in pairwise(totals)]
         first, last = windows[FIRST_WINDOW], windows[-1]
         assert last / first <= FLAT, totals
         many = [(f"c{number}", "big", {"characters": 5000}) for number in range(100)]
         scripted.then(*[calls(one) for one in many[:STEPS]], says("done"), calls(*many), says("done"))
-        for content, count in (("one by one", STEPS), ("now all at once", 100)):
+        for number, content, count in ((1, "one by one", STEPS), (2, "now all at once", 100)):
             before = sum(await bytes_of(system, "s1"))
             assert (await system.chat("s1", content))["content"] == "done"
-            await asyncio.sleep(0.3)
+            await system.idle("s1", TURNS + number)
             assert sum(await bytes_of(system, "s1")) - before < 3 * 5000 * count
         assert max(await bytes_of(system, "s1")) < MOST_BYTES
 

@@ -13,7 +13,6 @@ from activities.db.pool import Database
 from activities.db.session_tx import moment, now_text, session_tx
 from activities.live_text import LiveText
 from activities.step_run import StepRun
-from cli.services.ports import free_port
 from settings import DatabaseSettings
 from tests.http.late_steps import late_step, session_of
 from tests.http.seeding import WHOLE_BRANCH, Seed
@@ -98,8 +97,8 @@ async def forgetful(url: str) -> AsyncIterator[tuple[DatabaseSettings, asyncio.E
         up, down = await asyncio.open_unix_connection(f"{folder}/.s.PGSQL.5432")
         await asyncio.gather(carry(reader, down, answers=False), carry(up, writer, answers=True))
 
-    port = free_port()
-    server = await asyncio.start_server(serve, "127.0.0.1", port)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
     async with server:
         yield DatabaseSettings(url=f"postgresql://{place.username}@127.0.0.1:{port}{place.path}?sslmode=disable"), forget
 

@@ -37,7 +37,7 @@ async def test_r41_who_had_a_session_is_told_nothing_of_it_any_more(database_url
             assert [frame async for frame in hers] == []
             go.set()
             assert (await waiting).json()["code"] == "not_found"
-            while (await anext(admins)).data.get("text") != "After.":
+            while not (await anext(admins)).data.get("text", "").endswith("After."):  # a reader that is late gets it in one piece
                 pass
         assert (await beside.get(EVENTS, headers=ALICE)).status_code == 404
         async with opened(beside, f"{EVENTS}?until=turn", headers=BOB) as (_, his):

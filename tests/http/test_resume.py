@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import jwt
+import pytest
 from pydantic import SecretStr
 
 from activities.db.api_keys import ApiKeys
@@ -65,7 +66,7 @@ async def test_s48_every_refusal_leaves_the_token_good(database_url: str, tempor
         assert signed_again(token) == token
         ticket = (await system.post("/sessions/s1/stream-ticket", headers=ALICE)).json()["ticket"]
         foreign = "test:" + SIGNING_KEY.partition(":")[2][::-1].lstrip("=")
-        for wrong in ("x", token[:-3] + "abc", token.replace(".", ".e", 1), ticket, signed_again(token, foreign)):
+        for wrong in ("x", token[:-3] + "abd", token.replace(".", ".e", 1), ticket, signed_again(token, foreign)):
             assert said(await redeem(system, wrong)) == (401, "invalid_token")
         over = signed_again(token, until=datetime.now(UTC) - timedelta(seconds=2))
         assert said(await redeem(system, over)) == (410, "expired_token")
@@ -215,7 +216,7 @@ async def test_s55_s64_a_resume_streams_and_outlives_its_client(database_url: st
     async with running_system(database_url, temporal_address, scripted, apis=2) as system:
         token = (await asked(system, "s1"))["pause_token"]
         stream = {"accept": "text/event-stream"}
-        broken = await redeem(system, token[:-3] + "abc", **stream)
+        broken = await redeem(system, token[:-3] + "abd", **stream)
         assert said(broken) == (401, "invalid_token") and broken.headers["content-type"] == "application/problem+json"
         leaving = asyncio.create_task(redeem(system, token, **stream))
         await system.until(lambda: len(scripted.requests) == 2)
@@ -242,6 +243,7 @@ async def test_s64_prefer_and_accept_say_how_a_resume_answers(database_url: str,
         assert answer.text.rstrip().splitlines()[-2] == "event: turn.completed"
 
 
+@pytest.mark.usefixtures("one_day")
 async def test_s76_a_resume_is_held_to_the_budget_and_keeps_its_token(database_url: str, temporal_address: str) -> None:
     budget = BudgetSettings(day=LimitSettings(max_requests=1))
     async with running_system(database_url, temporal_address, script(ONE, says("ok")), budget=budget) as system:

@@ -167,7 +167,7 @@ async def test_l03_a_reader_that_falls_behind_the_oldest_event_is_cut_off(
 async def test_r79_workers_remove_events_while_turns_run(database_url: str, temporal_address: str) -> None:
     go_on = asyncio.Event()
     scripted = script(says("hello"), says("hello"), waits(go_on, "long", " turn"))
-    events = EventSettings(retention_hours=0.5 / 3600)
+    events = EventSettings(retention_hours=1.5 / 3600)
     async with running_system(database_url, temporal_address, scripted, events=events) as system:
         first = await system.chat("s1")
         await system.chat("s1")
@@ -178,11 +178,12 @@ async def test_r79_workers_remove_events_while_turns_run(database_url: str, temp
         await system.until(removed)
         live = await system.submit("s1")
         await system.streaming()
-        await system.until(lambda: system.conn.fetchval("select true from events where at < now() - interval '0.5 s'"))
+        await system.until(lambda: system.conn.fetchval("select true from events where at < now() - interval '1.5 s'"))
         assert await EventRetention(system.kit.db, events.retention_hours).sweep() == 0
         answer = await system.http.get("/api/sessions/s1/events", params={"after": f"before:{first['turn_id']}"})
         assert (answer.status_code, answer.json()["code"]) == (410, "cursor_expired")
         watching = asyncio.create_task(until_turn_ends(system.http, f"{live['events']}&until=turn"))
+        await system.until(lambda: system.http._transport.app.state.api.tails.attached)  # type: ignore[attr-defined]
         go_on.set()
         frames = await watching
         assert [frame.type for frame in frames][:2] == ["turn.started", "message.recorded"]

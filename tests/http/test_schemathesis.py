@@ -21,6 +21,7 @@ from tests.system import running_system
 
 LONG = bool(os.environ.get("TEST_LONG"))
 HOW_MUCH = ["--max-examples", "40"] if LONG else ["--max-examples", "2", "--phases", "fuzzing"]
+PATIENT = ["--request-timeout", "100", "--suppress-health-check", "all"]
 CASES = 2000 if LONG else 30
 """What a run must at least have tried."""
 
@@ -37,7 +38,7 @@ async def standing(url: str, address: str, mode: Any) -> AsyncIterator[tuple[str
 async def schemathesis(folder: Path, base: str, headers: list[str]) -> tuple[int, str]:
     """Runs every check and every phase; the exit code and the report."""
     (folder / "schemathesis.toml").write_text(CONFIG)
-    arguments = [f"{base}/openapi.json", *HOW_MUCH, "--seed", "7", "--continue-on-failure"]
+    arguments = [f"{base}/openapi.json", *HOW_MUCH, "--seed", "7", "--continue-on-failure", *PATIENT]
     for header in headers:
         arguments += ["--header", header]
     program = "from schemathesis.cli import schemathesis; schemathesis()"

@@ -21,6 +21,8 @@ from tests.system import running_system
 from workflows.contracts.naming import session_workflow_id
 
 ASYNC = {"prefer": "respond-async"}
+IN_TIME = 25.0
+"""Seconds: three times the patience of the api, which a slow machine may stretch."""
 REFUSALS = [
     ("not_found", 404),
     ("already_recorded", 409),
@@ -166,7 +168,7 @@ async def test_temporal_down_refuses_writes_in_time_and_serves_reads(settings: S
     async with running(create_app(settings, temporal_address=NOWHERE)) as client:
         begun = time.monotonic()
         answer = await say(client, "s1", "hi")
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - begun < IN_TIME
         assert (answer.status_code, answer.json()["code"]) == (503, "temporal_unavailable")
         assert int(answer.headers["retry-after"]) > 0
         assert "may happen nevertheless" in answer.json()["detail"]
@@ -187,7 +189,7 @@ async def test_temporal_hangs_and_comes_back(queued: Settings, own_temporal: Tem
         own_temporal.signal(signal.SIGSTOP)
         begun = time.monotonic()
         ready, answer = await asyncio.gather(client.get("/health/ready"), say(client, "s1", "hi", id="m2"))
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - begun < IN_TIME
         assert (answer.status_code, answer.json()["code"]) == (503, "temporal_unavailable")
         assert ready.status_code == 503
         own_temporal.signal(signal.SIGCONT)
@@ -199,7 +201,7 @@ async def test_without_a_worker_a_write_is_refused_in_time(settings: Settings, t
     async with running(create_app(idle, temporal_address=temporal_address)) as client:
         begun = time.monotonic()
         answer = await say(client, session_id(), "hi")
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - begun < IN_TIME
         assert (answer.status_code, answer.json()["code"]) == (503, "temporal_unavailable")
         ready = await client.get("/health/ready")
         assert ready.status_code == 503 and "worker" in ready.json()["detail"]

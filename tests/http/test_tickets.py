@@ -17,6 +17,7 @@ from tests.http.conftest import NOWHERE, caller_of_headers, served
 from tests.http.seeding import Seed
 from tests.http.sse import until_turn_ends
 from tests.http.test_streams import finished_turn
+from tests.services import PATIENCE_SECONDS
 from workflows.model.session import Caller
 
 ALICE = {"x-test-principal": "alice"}
@@ -121,7 +122,7 @@ async def test_a_ticket_that_is_over_or_none_is_401(settings: Settings, seed: Be
         async def refused() -> bool:
             return (await client.get("/api/sessions/s1/events", params={"ticket": over, "until": "turn"})).status_code == 401
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not await refused():
                 await asyncio.sleep(0.05)
         assert await refusal(client, over, **{"Last-Event-ID": "3.0"}) == (401, "invalid_ticket")

@@ -170,8 +170,7 @@ async def test_r73_a_continuation_waits_for_the_live_turn(database_url: str, tem
     asks = calls(("c1", "open_page", {"url": "u"}), ("c2", "wait_for", {"seconds": 3.0}))
     async with live(database_url, temporal_address, script(asks, says("done"))) as (system, _):
         asked = asyncio.create_task(system.chat(session, "go"))
-        await system.until(lambda: system.script.requests)
-        await asyncio.sleep(0.2)
+        await system.until(lambda: system.conn.fetchval("select true from calls where call_id = 'c1'"))
         answer = await system.resume(session, "c1", {"ok": True})
         go_on.set()
         first = await asked

@@ -194,7 +194,11 @@ async def test_who_would_serve_new_sessions_is_said_before_somebody_waits(
         await builds.make_current(system, "1")
         await tell_routing(system.temporal, system.settings)
         assert "set-current-version" not in caplog.text
-        assert (await system.http.get("/health/ready")).status_code == 200
+
+        async def ready() -> bool:
+            return (await system.http.get("/health/ready")).status_code == 200
+
+        await system.until(ready)
         assert (await check_workers(found)).verdict == "ok"
 
 
@@ -212,7 +216,7 @@ async def test_signals_that_no_worker_takes_are_listed_though_their_sessions_res
             await builds.make_current(system, "1")
         await builds.stay(system, "2", 1)
         await builds.stay(system, "1", 1)
-        assert await run_stuck(system.settings, now)
+        await system.until(lambda: run_stuck(system.settings, now))
         capsys.readouterr()
 
         async def listed(*sessions: str) -> bool:
