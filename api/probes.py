@@ -35,7 +35,7 @@ async def _postgres(api: Api) -> Finding:
             status = await schema_status(api.settings.database)
     except TimeoutError:
         return Finding("postgres", "unreachable: it does not answer")
-    return Finding("postgres", None if status.state == "ready" else f"{status.state}: {status.error}")
+    return Finding("postgres", None if status.cause is None else f"{status.cause}: {status.error}")
 
 
 async def _temporal(api: Api) -> list[Finding]:

@@ -212,7 +212,7 @@ async def check_postgres(found: Endpoints) -> Finding:
     if status.state == "ready":
         rights = "owns it" if status.role == status.owner else "holds what api and worker need"
         return Finding("ok", f"schema at {status.current}, role {status.role} {rights}")
-    return Finding("FAIL", f"{status.state}: {status.error}")
+    return Finding("FAIL", f"{status.cause}: {status.error}")
 
 
 async def check_payloads(settings: Settings) -> Finding:

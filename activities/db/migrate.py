@@ -135,10 +135,9 @@ async def _grant(connection: Any, role: str, exact: bool) -> None:
 
 
 def _demand(status: SchemaStatus, *, ready: bool) -> None:
-    if status.state == "ready" or (status.state == "behind" and not ready):
+    if status.cause is None or (status.state == "behind" and not ready):
         return
-    cause: UnavailableCause = "privilege_missing" if status.missing else status.state
-    raise DatabaseUnavailableError(cause, f"database {cause.replace('_', ' ')}: {status.error}")
+    raise DatabaseUnavailableError(status.cause, f"database {status.cause.replace('_', ' ')}: {status.error}")
 
 
 def _origin(error: BaseException) -> BaseException:

@@ -13,6 +13,7 @@ from activities.db.errors import reason, refused_because
 from activities.db.pool import connect, leave
 from activities.db.queries import load_queries
 from settings import DatabaseSettings
+from workflows.contracts.errors import UnavailableCause
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -38,6 +39,13 @@ class SchemaStatus:
     missing: tuple[str, ...] = ()
     role: str | None = None
     owner: str | None = None
+
+    @property
+    def cause(self) -> UnavailableCause | None:
+        """Why it can't be used, as errors and operators call it; None if it can."""
+        if self.state == "ready":
+            return None
+        return "privilege_missing" if self.missing else self.state
 
 
 @cache

@@ -103,7 +103,8 @@ async def test_s44_a_missing_privilege_is_not_ready_and_named(settings: Settings
         await conn.execute(f"revoke insert on turns from {services.RUNTIME_ROLE}; revoke update on calls from {services.RUNTIME_ROLE}")
         ready = await client.get("/health/ready")
         assert ready.status_code == 503
-        assert f"role {services.RUNTIME_ROLE} lacks insert on turns, update on calls" in ready.json()["checks"]["postgres"]["error"]
+        named = f"privilege_missing: role {services.RUNTIME_ROLE} lacks insert on turns, update on calls"
+        assert ready.json()["checks"]["postgres"]["error"].startswith(named)
 
 
 async def test_without_both_nothing_works(alone: httpx.AsyncClient) -> None:

@@ -14,7 +14,9 @@ from activities.db.migrate import MIGRATIONS, ensure_usable, head_revision, migr
 from activities.db.pool import Database
 from activities.db.queries import load_queries
 from activities.db.shadow import Shadow, owned
-from settings import DatabaseSettings
+from cli.doctor import check_postgres
+from cli.endpoints import Endpoints
+from settings import DatabaseSettings, Settings
 from tests.io.privileges import found_needs, held_by
 from tests.io.schemas import catalog, copied_migrations, opened, second, tables
 from workflows.contracts.errors import DatabaseUnavailableError, MigrationError
@@ -161,7 +163,10 @@ async def test_s44_a_missing_privilege_is_named(empty: DatabaseSettings) -> None
             await ensure_usable(runtime)
         assert caught.value.cause == "privilege_missing"
         status = await schema_status(runtime)
-        assert (status.state, status.missing) == ("behind", ("insert on events", "insert on messages"))
+        assert (status.state, status.cause) == ("behind", "privilege_missing")
+        assert status.missing == ("insert on events", "insert on messages")
+        endpoints = Endpoints(Settings(database=runtime), None, None)
+        assert (await check_postgres(endpoints)).text.startswith("privilege_missing: role limited lacks insert on events")
         async with opened(empty) as connection:
             await connection.execute("revoke all on outlast_schema from limited")
         assert "select on outlast_schema" in (await schema_status(runtime)).missing
