@@ -38,10 +38,12 @@ def check_files(files: Sequence[Attachment]) -> None:
 
 def problem(file: Attachment, media_types: Collection[str], *, allow_urls: bool) -> str | None:
     """Why this installation does not take a file; None if it does."""
-    if file.media_type not in media_types:
-        return f"files of type {file.media_type} are not taken; there are {', '.join(sorted(media_types))}"
     if file.url and not allow_urls:
         return "a URL is not taken (OUTLAST_ATTACHMENTS__ALLOW_URLS); send the file as a data URI"
+    if not file.media_type:
+        return "which type it has is not said; `media_type` does, such as image/png"
+    if file.media_type not in media_types:
+        return f"files of type {file.media_type} are not taken; there are {', '.join(sorted(media_types))}"
     if file.url and (is_text(file.media_type) or not file.url.startswith(("https://", "http://"))):
         return "only images and documents can be named by an http or https URL"
     return None
