@@ -10,6 +10,9 @@ from rich.table import Table
 
 from cli.replay.verdict import Kind, Verdict
 
+WIDTH = 100
+"""Columns of the table where the terminal has fewer, or where there is none: names of workflows are whole."""
+
 KINDS: tuple[Kind, ...] = ("same", "skipped", "differs", "failed", "unknown")
 
 

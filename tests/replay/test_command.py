@@ -68,6 +68,7 @@ def test_a_difference_names_the_event_and_its_kind_leaves_numbers_out() -> None:
 async def test_the_kept_histories_pass_the_gate_and_a_changed_workflow_does_not(tmp_path: Path) -> None:
     code, out, err = await replay(HISTORIES, "--junit", tmp_path / "agree.xml")
     assert (code, err) == (0, ""), out
+    assert all(f" {name} " in out for name in WORKFLOW_TYPES), "names are whole where there is no terminal"
     assert told(tmp_path / "agree.xml") == (len(list(HISTORIES.glob("*.json"))), 0)
 
     release = tmp_path / "release"
