@@ -119,7 +119,7 @@ def doctor(data_dir: DataDir = None) -> None:
 
 @app.command()
 def stuck(
-    attempts: Annotated[int, typer.Option("--attempts", min=2, help="Work that is tried for at least the so manieth time.")] = 2,
+    attempts: Annotated[int, typer.Option("--attempts", min=2, help="Work that is in this try or a later one.")] = 2,
     waiting: Annotated[
         float, typer.Option("--waiting", min=0, max=31_536_000, help="Work that waits for a worker for more seconds.")
     ] = 60.0,
