@@ -1,7 +1,8 @@
 """The writes of a turn that need no model, as activities; and where the rows say a session stands."""
 
+import asyncio
 import json
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -32,6 +33,11 @@ from workflows.model.call import OpenCall
 from workflows.model.session import SessionRef
 from workflows.model.state import Batch, Binding, Head, LastTurn
 from workflows.model.turn import TurnConfig, TurnError, TurnRef
+
+BEGUN_SECONDS = 15.0
+"""How long steering waits for a session's first turn to begin: so long may it take until a worker that lost it is replaced (R88)."""
+
+BEGUN_AGAIN_SECONDS = 0.1
 
 
 class Turns:
@@ -89,7 +95,24 @@ class Turns:
     async def note_steering(self, steering: NoteSteering) -> SteeringNoted:
         """Stores steering as pending and tells where it arrived."""
         async with beating():
-            return await guarded(patiently(lambda: self._note_steering(steering)))
+            return await guarded(self._once_begun(steering.session, lambda: patiently(lambda: self._note_steering(steering))))
+
+    async def _once_begun(self, session: SessionRef, write: Callable[[], Awaitable[SteeringNoted]]) -> SteeringNoted:
+        """What came on the heels of a session's first message waits a moment for the row that this one's turn makes.
+
+        Raises SessionGone if there is none by then, or if the session was erased.
+        """
+        clock = asyncio.get_running_loop().time
+        last = clock() + BEGUN_SECONDS
+        while True:
+            try:
+                return await write()
+            except SessionGone:
+                async with self._kit.db.connection() as conn:
+                    erased = await sql.rows_erased(conn, id=session.session_uid) is not None
+                if erased or clock() > last:
+                    raise
+                await asyncio.sleep(BEGUN_AGAIN_SECONDS)
 
     async def _note_steering(self, steering: NoteSteering) -> SteeringNoted:
         async with self._kit.session(steering.session) as tx:

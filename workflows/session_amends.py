@@ -26,7 +26,7 @@ class SessionAmends:
         """Raises Refusal for a card that does not fit: not while a turn runs or the host is awaited (R172)."""
         head = self._jobs.state.head
         admission.check_card_shape(card)
-        if head.born:
+        if self._jobs.claimed:
             admission.check_owner(head, card)
         if known := self._jobs.state.recent.get(card.id):
             admission.check_same_body(card.id, known.digest, named_digest(card))

@@ -43,7 +43,7 @@ class SessionInputs:
         """Raises Refusal for a message that does not fit."""
         state = self._jobs.state
         admission.check_shape(message)
-        if state.head.born:
+        if self._jobs.claimed:
             admission.check_owner(state.head, message)
         if known := state.recent.get(message.id):
             admission.check_same_body(message.id, known.digest, named_digest(message))
@@ -114,9 +114,11 @@ class SessionInputs:
     def bear(self, principal: str, profile: str | None, subject: str | None) -> None:
         """The first accepted input makes the session: its uid, owner and binding, which later ones don't change (R26)."""
         head = self._jobs.state.head
+        if self._jobs.claimed:
+            return
+        binding = Binding(profile=profile or head.default_profile, subject=subject)
+        self._jobs.set_head(session_uid=head.session_uid or str(workflow.uuid4()), owner=principal, binding=binding)
         if not head.born:
-            binding = Binding(profile=profile or head.default_profile, subject=subject)
-            self._jobs.set_head(session_uid=str(workflow.uuid4()), owner=principal, binding=binding)
             workflow.upsert_memo({"session_uid": self._jobs.state.head.session_uid})
 
     def _take_tombstone(self, turn_id: str) -> bool:

@@ -5,11 +5,11 @@ from temporalio import workflow
 from workflows.contracts import telemetry
 from workflows.contracts.carried import QueuedTurn
 from workflows.contracts.steps import Birth
-from workflows.model.state import Batch, LastTurn
+from workflows.model.state import Batch, Binding, LastTurn
 from workflows.model.turn import TurnOutcome, TurnRef
 from workflows.rules.queue import waiting_turns
 from workflows.rules.shown import attributes, details
-from workflows.rules.state import profile_of
+from workflows.rules.state import forget, profile_of
 from workflows.session_order import SessionOrder
 from workflows.turn import LiveTurn
 
@@ -41,9 +41,16 @@ class SessionJobs(SessionOrder):
         _log_end(outcome)
         if outcome.state == "refused":
             self.set_head(revision=head.revision, hung_under=head.hung_under)
+            self._forget_first(job)
         else:
             self._settle(job, outcome, revision)
             self._promote(outcome.passed_over)
+
+    def _forget_first(self, refused: QueuedTurn) -> None:
+        """A first input that the rows refused made no session: who sends the next one owns and binds it, and may use the same ids."""
+        if not self.claimed:
+            known = forget(self.state.recent, refused.message.id) if refused.message else self.state.recent
+            self.change(head=self.state.head.model_copy(update={"owner": None, "binding": Binding()}), recent=known)
 
     def _promote(self, profile: str) -> None:
         """Steering that the turn could not take gets a turn of its own if the session is idle now: nothing else would take it."""

@@ -113,6 +113,14 @@ class SessionOrder:
         return self.busy_turn is not None
 
     @property
+    def claimed(self) -> bool:
+        """True once a session is somebody's: an accepted first input made it, or is about to. One that the rows refused made nothing, and
+        whoever comes next is the first (R37).
+        """
+        head = self.state.head
+        return head.born and bool(head.turn_number or head.leaf_id or self.busy or self.changing)
+
+    @property
     def changing(self) -> bool:
         """True while a card, a change of fields or a repair is on its way into the rows, or steering that insists on a revision."""
         insists = any(steering.insists for steering in self.noting.values())

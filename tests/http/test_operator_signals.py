@@ -5,11 +5,15 @@ import json
 from typing import Any
 
 import pytest
+from temporalio.client import WorkflowHandle
 
 from tests.http.builds import temporal
 from tests.model.invariants import check_rows
 from tests.models import calls, hangs, says, script
 from tests.system import System, running_system
+from workflows.contracts.inputs import SessionStart
+from workflows.contracts.naming import SESSION_WORKFLOW
+from workflows.model.state import Head
 
 
 async def signal(system: System, session: str, name: str, payload: dict[str, Any] | None = None) -> None:
@@ -19,6 +23,18 @@ async def signal(system: System, session: str, name: str, payload: dict[str, Any
         typed += ["--input", json.dumps(payload | {"tenant": system.tenant})]
     code, said = await temporal(system, "workflow", "signal", *typed)
     assert code == 0, said
+
+
+async def begun_by_signal(system: System, message: dict[str, Any]) -> "WorkflowHandle[Any, Any]":
+    """A session whose first message was a signal."""
+    return await system.temporal.start_workflow(
+        SESSION_WORKFLOW,
+        SessionStart(tenant=system.tenant, session_id="s1"),
+        id=system.workflow("s1").id,
+        task_queue=system.settings.task_queue,
+        start_signal="message",
+        start_signal_args=[{"tenant": system.tenant, **message}],
+    )
 
 
 async def test_r114_an_operator_answers_for_a_host_and_only_once(database_url: str, temporal_address: str) -> None:
@@ -145,3 +161,41 @@ async def test_l09_temporals_own_cancel_ends_what_runs_and_no_session(database_u
 async def ended(system: System, turns: int) -> bool:
     shown = await system.get("/sessions/s1")
     return bool(shown["turn_number"] == turns and shown["live_turn"] is None)
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_r37_a_first_message_by_signal_that_the_rows_refuse_leaves_the_id_free(
+    database_url: str, temporal_address: str, cancelled: bool
+) -> None:
+    async with running_system(database_url, temporal_address) as system:
+        ann = {"principal": "ann", "tenant": system.tenant}
+        said = ann | {"content": "hello", "id": "m1", "turn_id": "t1", "parent_id": "nobody", "subject": "order-7"}
+        workflow = await begun_by_signal(system, said)
+        if cancelled:
+            await workflow.signal("cancel", ann | {"turn_id": "t1"})
+
+        async def settled() -> bool:
+            head = await workflow.query("head", result_type=Head)
+            return head.born and head.owner is None
+
+        await system.until(settled)
+        answer = await system.chat("s1", "hello", id="m1", subject="order-8")
+        assert (answer["error"], answer["turn_number"], answer["user_message_id"]) == (None, 1, "m1")
+        session = await system.get("/sessions/s1")
+        assert (session["owner_id"], session["subject"]) == ("local", "order-8")
+        await check_rows(system, "s1")
+
+
+async def test_r143_steering_by_signal_on_the_heels_of_a_first_message_is_taken(database_url: str, temporal_address: str) -> None:
+    scripted = script(says("Hello."), says("Briefly."))
+    async with running_system(database_url, temporal_address, scripted) as system:
+        workflow = await begun_by_signal(system, {"content": "hello", "id": "m1"})
+        for number in range(3):
+            await workflow.signal("steer", {"tenant": system.tenant, "content": f"Be brief {number}.", "id": f"g{number}"})
+
+        async def taken() -> Any:
+            return await system.conn.fetchval("select count(*) = 3 from steering where message_id is not null")
+
+        await system.until(taken)
+        assert await workflow.query("refusals") == []
+        await check_rows(system, "s1")
