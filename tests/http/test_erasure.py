@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import dataclasses
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +13,9 @@ from pydantic_ai.exceptions import ModelHTTPError
 
 from activities.db.pool import Database
 from activities.db.queries import load_queries
+from activities.db.session_tx import SessionGone
 from activities.erasures import Erasures
+from activities.step_run import StepRun
 from cli.services.temporal import TemporalServer
 from tests.models import calls, hangs, raises, says, script
 from tests.remains import in_tables, remains
@@ -21,7 +24,9 @@ from workflows.contracts.erasures import EraseRows
 from workflows.contracts.errors import ServiceUnavailable
 from workflows.contracts.inputs import CloseInput, RowsSaid
 from workflows.contracts.naming import session_workflow_id
+from workflows.contracts.steps import Birth, NewMessage, Opening, RunStep
 from workflows.model.session import SessionRef
+from workflows.model.turn import TurnRef
 
 WORD, OTHER = "hippopotamus", "rhinoceroses"
 LARGE = WORD + "x" * 200_000
@@ -202,3 +207,21 @@ async def test_a_delete_means_the_session_that_was_looked_at(database_url: str, 
             await system.workflow("s1").execute_update("close", late)
         assert "another one lives under its id" in str(refused.value.__cause__)
         assert len(await system.messages("s1")) == 2
+
+
+async def test_s20_a_first_turn_that_comes_late_does_not_bring_an_erased_session_back(database_url: str, temporal_address: str) -> None:
+    """Its worker had seemed dead, and goes on when everything is gone."""
+    async with running_system(database_url, temporal_address) as system:
+        await system.chat("s1")
+        session = SessionRef(tenant=system.tenant, session_id="s1", session_uid=await deleted(system, "s1"))
+        at = datetime.now(UTC).isoformat()
+        opening = Opening(
+            revision=1,
+            birth=Birth(owner="local", profile="assistant", created_at=at),
+            message=NewMessage(id="u1", parent_id=None, content=WORD, digest="d"),
+        )
+        turn = TurnRef(turn_id="t1", number=1, message_id="a1", user_message_id="u1", parent_id="u1", accepted_at=at)
+        step = RunStep(session=session, turn=turn, step=1, revision=2, profile="assistant", opening=opening)
+        with pytest.raises(SessionGone):
+            await StepRun(system.kit, step).run()
+        assert await system.conn.fetchval("select count(*) from sessions") == 0

@@ -1,7 +1,8 @@
 -- name: insert_session(session_uid, tenant, session_id, owner, profile, subject, created_at)!
--- The session's row, made by its first accepted input. Twice is once.
+-- The session's row, made by its first accepted input. Twice is once, and what was erased is not made again by who comes late.
 insert into sessions (session_uid, tenant, session_id, owner, profile, subject, created_at, updated_at)
-values (:session_uid, :tenant, :session_id, :owner, :profile, :subject, :created_at, :created_at)
+select :session_uid::uuid, :tenant, :session_id, :owner, :profile, :subject, :created_at::timestamptz, :created_at::timestamptz
+where not exists (select from erasures where id = :session_uid::uuid)
 on conflict do nothing;
 
 -- name: take_session(session_uid)!
