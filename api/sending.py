@@ -19,7 +19,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.db.client import forget_failure, session_start
 from api.errors import not_found
-from api.temporal import routing_within
+from api.temporal import Pulse
 from workflows.contracts import telemetry
 from workflows.contracts.errors import REFUSAL, Refusal, ServiceUnavailable
 from workflows.contracts.inputs import (
@@ -51,8 +51,8 @@ PATIENCE_SECONDS = 8.0
 BUSY_SECONDS = 60.0
 """How long it is offered where Temporal answers and a worker is there: a burst of sessions that begin takes the worker's time."""
 
-PROBE_SECONDS = 2.0
-"""So long before the patience ends the api looks which of the two it is."""
+PROBE_SECONDS = 4.0
+"""So long before the patience ends the api looks which of the two it is: on a machine that has much to do the look takes long too."""
 
 DOWN_SECONDS = 2.0
 """How long a Temporal that refuses connections, or answers with faults of its own, is asked again."""
@@ -80,6 +80,7 @@ class Workflows:
     def __init__(self, client: Client, task_queue: str) -> None:
         self._client = client
         self._task_queue = task_queue
+        self._pulse = Pulse(client, task_queue, PROBE_SECONDS * 0.9)
         self._turnstiles: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def message(self, session_id: str, message: MessageInput) -> TurnReceipt:
@@ -184,11 +185,7 @@ class Workflows:
         last = clock() + BUSY_SECONDS
         while (due := limit.when()) is not None and due < last:
             await asyncio.sleep(max(0.0, due - clock() - PROBE_SECONDS))
-            try:
-                routing = await routing_within(self._client, self._task_queue, PROBE_SECONDS / 2)
-            except ServiceUnavailable:
-                return
-            if not routing.polled or limit.expired():
+            if not await self._pulse.beats() or limit.expired():
                 return
             limit.reschedule(min(clock() + PATIENCE_SECONDS, last))
 

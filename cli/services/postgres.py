@@ -25,7 +25,7 @@ from urllib.parse import quote
 
 import psutil
 
-from cli.services.process import Account, end, last_line, plain_environment, spawn, wait_for
+from cli.services.process import Account, end, last_line, plain_environment, send, spawn, wait_for
 from workflows.contracts.errors import SetupError
 
 SUPERUSER = "outlast"
@@ -127,8 +127,7 @@ class PostgresServer:
             return
         parent = psutil.Process(self._process.pid)
         for process in [parent, *parent.children()]:
-            with suppress(psutil.NoSuchProcess):
-                process.send_signal(wanted)
+            send(process, wanted)
         if wanted == signal.SIGKILL:
             self._process.wait()
 

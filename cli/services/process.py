@@ -7,8 +7,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from workflows.contracts.errors import SetupError
 
@@ -95,6 +98,29 @@ def end(process: subprocess.Popen[bytes], *signals: tuple[signal.Signals, float]
             continue
     process.kill()
     return process.wait()
+
+
+def send(process: psutil.Process, wanted: signal.Signals) -> None:
+    """Sends a process a signal, if it is still there. After a SIGSTOP it does nothing more by the time that this returns, which is a while
+    after the kernel took the signal where a machine has much to do.
+    """
+    with suppress(psutil.NoSuchProcess):
+        process.send_signal(wanted)
+        while wanted == signal.SIGSTOP and not _stands_still(process):
+            time.sleep(0.001)
+
+
+def _stands_still(process: psutil.Process) -> bool:
+    """Whether it is stopped, or gone; on Linux each thread of it, since one may be at the end of what it asked of the kernel."""
+    parts = [thread.id for thread in process.threads()] if sys.platform == "linux" else [process.pid]
+    return all(_state(part) in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD) for part in parts)
+
+
+def _state(part: int) -> str:
+    try:
+        return str(psutil.Process(part).status())
+    except psutil.NoSuchProcess:
+        return psutil.STATUS_DEAD
 
 
 def wait_for(process: subprocess.Popen[bytes], ready: Callable[[], bool], *, name: str, log: Path, seconds: float) -> None:

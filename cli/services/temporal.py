@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from cli.services.ports import LOOPBACK, free_port
-from cli.services.process import end, last_line, spawn, wait_for
+from cli.services.process import end, last_line, send, spawn, wait_for
 from workflows.contracts.errors import SetupError
 from workflows.contracts.search_attributes import SEARCH_ATTRIBUTES
 
@@ -135,7 +135,7 @@ class TemporalServer:
     def signal(self, wanted: signal.Signals) -> None:
         """Sends the process a signal: SIGKILL, SIGSTOP and SIGCONT are what tests need."""
         if self._process:
-            self._process.send_signal(wanted)
+            send(psutil.Process(self._process.pid), wanted)
             if wanted == signal.SIGKILL:
                 self._process.wait()
 

@@ -14,7 +14,7 @@ import httpx
 import psutil
 
 from cli.services.ports import free_port
-from cli.services.process import plain_environment, spawn
+from cli.services.process import plain_environment, send, spawn
 from tests.services import SIGNING_KEY
 
 ROOT = Path(__file__).parents[2]
@@ -85,7 +85,7 @@ class Program:
 
     def freeze(self) -> None:
         """It stands still, its connections stay open."""
-        self.process.send_signal(signal.SIGSTOP)
+        send(psutil.Process(self.pid), signal.SIGSTOP)
 
     def thaw(self) -> None:
         self.process.send_signal(signal.SIGCONT)

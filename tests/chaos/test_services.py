@@ -16,6 +16,7 @@ from temporalio.client import Client
 
 from cli.services.ports import free_port
 from cli.services.postgres import PostgresServer, account_for, programs, running_on
+from cli.services.process import send
 from cli.services.temporal import TemporalServer
 from tests.services import PATIENCE_SECONDS, fresh_database, running_temporal, short_folder
 from workflows.contracts.errors import SetupError
@@ -220,3 +221,35 @@ def test_a_server_starts_again_on_its_own_port_and_data(tmp_path: Path) -> None:
     assert server.pid is not None
     server.stop()
     assert server.exit_code == 0
+
+
+BUSY = """
+import os, sys, threading
+
+def count(cell):
+    number = 0
+    while True:
+        number += 1
+        os.pwrite(file, number.to_bytes(8, "little"), 8 * cell)
+
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+for cell in range(8):
+    threading.Thread(target=count, args=(cell,)).start()
+"""
+
+
+def test_a_frozen_program_does_nothing_more(tmp_path: Path) -> None:
+    counts = tmp_path / "counts"
+    with subprocess.Popen([sys.executable, "-c", BUSY, str(counts)]) as program:
+        try:
+            for _ in range(20):
+                seen = counts.read_bytes() if counts.exists() else b""
+                while not counts.exists() or counts.read_bytes() == seen:
+                    time.sleep(0.001)
+                send(psutil.Process(program.pid), signal.SIGSTOP)
+                stopped = counts.read_bytes()
+                time.sleep(0.02)
+                assert counts.read_bytes() == stopped
+                send(psutil.Process(program.pid), signal.SIGCONT)
+        finally:
+            program.kill()

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import time
 from collections.abc import AsyncIterator
 from uuid import uuid4
@@ -12,6 +13,7 @@ import pytest
 from temporalio.client import Client
 
 from api.app import create_app
+from api.temporal import Pulse
 from cli.services.temporal import TemporalServer
 from settings import Settings
 from tests.http.conftest import NOWHERE, running
@@ -205,6 +207,24 @@ async def test_without_a_worker_a_write_is_refused_in_time(settings: Settings, t
         assert (answer.status_code, answer.json()["code"]) == (503, "temporal_unavailable")
         ready = await client.get("/health/ready")
         assert ready.status_code == 503 and "worker" in ready.json()["detail"]
+
+
+async def test_l27_who_waits_looks_whether_temporal_answers_and_a_worker_is_there(queued: Settings, temporal_client: Client) -> None:
+    pulse = Pulse(temporal_client, queued.task_queue, 20.0)
+    while not await pulse.beats():  # a worker that has just been made may not have asked yet
+        await asyncio.sleep(0.05)
+    assert not await Pulse(temporal_client, f"nobody-{uuid4()}", 20.0).beats()
+
+
+async def test_l27_many_who_wait_look_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        pulse = Pulse(await Client.connect("{}:{}".format(*silent.getsockname()), lazy=True), "any", 1.0)
+        for _ in range(2):
+            waiting = [asyncio.create_task(pulse.beats()) for _ in range(50)]
+            await asyncio.sleep(0.05)
+            assert [task.get_name() for task in asyncio.all_tasks()].count("pulse") == 1
+            waiting.pop().cancel()
+            assert await asyncio.gather(*waiting) == [False] * 49
 
 
 async def test_l27_a_burst_of_new_sessions_is_served_by_a_worker_that_has_much_to_do(database_url: str, temporal_address: str) -> None:
