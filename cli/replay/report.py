@@ -31,12 +31,18 @@ def summary(verdicts: Sequence[Verdict], seconds: float) -> Table:
 
 
 def differences(verdicts: Sequence[Verdict]) -> list[str]:
-    """The first history of each kind of difference, with the event where code and history part, and how many are like it."""
+    """The first history of each kind of difference, with the event where code and history part, and how many are like it. Whichever
+    process was done first, the same batch is told in the same order.
+    """
     like: dict[tuple[str, str, str], list[Verdict]] = {}
-    for verdict in verdicts:
+    for verdict in sorted(verdicts, key=_place):
         if verdict.kind != "same":
             like.setdefault(verdict.sort, []).append(verdict)
     return [_told(those) for those in like.values()]
+
+
+def _place(verdict: Verdict) -> tuple[str, str, str]:
+    return verdict.source, verdict.workflow_id, verdict.run_id
 
 
 def _told(those: list[Verdict]) -> str:
@@ -52,7 +58,7 @@ def write_junit(verdicts: Sequence[Verdict], path: Path) -> None:
     """The verdicts as JUnit XML: a suite per workflow type, a case per history. Raises OSError."""
     root = Element("testsuites", name="outlast replay")
     for name in sorted({verdict.workflow_type for verdict in verdicts}):
-        those = [verdict for verdict in verdicts if verdict.workflow_type == name]
+        those = sorted((verdict for verdict in verdicts if verdict.workflow_type == name), key=_place)
         bad = [verdict for verdict in those if not verdict.passes]
         skipped = str(sum(verdict.kind == "skipped" for verdict in those))
         time = f"{sum(verdict.seconds for verdict in those):.3f}"

@@ -19,6 +19,7 @@ from temporalio.api.common.v1 import Payload
 
 from activities.db.encryption import KEY_BYTES, codec_of
 from cli.environment import load_settings
+from cli.replay.report import differences, write_junit
 from cli.replay.run import Batch, run_replay
 from cli.replay.source import since
 from cli.replay.verdict import Verdict, parted
@@ -63,6 +64,17 @@ def test_a_difference_names_the_event_and_its_kind_leaves_numbers_out() -> None:
     ]
     assert parted(verdicts[0].detail) == (14, "ActivityTaskScheduled")
     assert verdicts[0].sort == verdicts[1].sort
+
+
+def test_a_batch_is_told_in_the_same_order_whichever_history_was_replayed_first(tmp_path: Path) -> None:
+    verdicts = [
+        Verdict(source=f"{name}.json", workflow_type="A", workflow_id=name, kind="differs", detail=name[0]) for name in ("a1", "a2", "b")
+    ]
+    assert [line.split()[2] for line in differences(verdicts)] == ["a1,", "b"]
+    assert differences(verdicts[::-1]) == differences(verdicts)
+    for place, told_so in enumerate((verdicts, verdicts[::-1])):
+        write_junit(told_so, tmp_path / f"{place}.xml")
+    assert (tmp_path / "0.xml").read_text() == (tmp_path / "1.xml").read_text()
 
 
 async def test_the_kept_histories_pass_the_gate_and_a_changed_workflow_does_not(tmp_path: Path) -> None:
