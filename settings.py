@@ -347,7 +347,7 @@ class Settings(BaseSettings):
     model_retry_seconds: float = Field(
         1.0,
         ge=0,
-        description="Pause before a model request that failed is sent again; it doubles each time, and what the provider asks for goes before it.",
+        description="Pause before a model request that failed is sent again; it doubles each time. Up to 30 seconds that the provider asks for go before it.",
     )
     tool_text_limit: int = Field(
         64_000, ge=100, description="Characters of one tool result that the model reads; the rest is cut, and the model is told so."
