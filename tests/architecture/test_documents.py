@@ -6,7 +6,9 @@ from cli.configuration import document
 from profiles import Profile
 from tests.architecture.sources import PRODUCT, ROOT, Source, says, sources, violations
 
-LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 RULE = re.compile(r"^\| ([RSKLP])(\d+) \|", re.MULTILINE)
 CITED = re.compile(r"\b([RSKLP])(\d+)(?:–\1?(\d+))?\b")
 STORE = "S3"
@@ -16,9 +18,21 @@ EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 TARGET = re.compile(r"(?:^|`)make ([a-z-]+)", re.MULTILINE)
 
 
+def anchors(text: str) -> set[str]:
+    """What the headings of a page are linked by."""
+    return {re.sub(r"[^\w -]", "", heading.strip().lower()).replace(" ", "-") for heading in HEADING.findall(BLOCK.sub("", text))}
+
+
 def broken_links(source: Source) -> list[str]:
     folder = (ROOT / source.path).parent
-    return [f"{source.path}: {target} is not there" for target in LINK.findall(source.text) if not (folder / target).exists()]
+    found = []
+    for target, anchor in LINK.findall(source.text):
+        page = folder / target
+        if target and not page.exists():
+            found.append(f"{source.path}: {target} is not there")
+        elif anchor and anchor not in anchors(page.read_text() if target else source.text):
+            found.append(f"{source.path}: {target} has no heading {anchor}")
+    return found
 
 
 def listed_rules() -> set[str]:
@@ -58,7 +72,15 @@ def unknown_targets(source: Source) -> list[str]:
 def test_style15_links_lead_somewhere() -> None:
     assert violations(broken_links, sources(suffix=".md")) == []
     assert says(broken_links, "[x](nowhere.md)", "docs/x.md")
-    assert not says(broken_links, "[x](https://example.org) [y](rules.md#z)", "docs/x.md")
+    assert says(broken_links, "[x](rules.md#no-such-heading)", "docs/x.md")
+    assert says(broken_links, "[x](#y)\n```\n# Y\n```", "docs/x.md")
+    assert not says(broken_links, "# A `b`, c\n[x](https://example.org) [y](rules.md#host-actions) [z](#a-b-c)", "docs/x.md")
+
+
+def test_style15_the_reading_order_has_every_page() -> None:
+    listed = {target for target, _ in LINK.findall((ROOT / "docs" / "README.md").read_text())}
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert pages <= listed, sorted(pages - listed)
 
 
 def test_style15_settings_are_documented() -> None:
