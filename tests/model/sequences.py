@@ -65,6 +65,13 @@ REGRESSIONS: dict[str, list[Step]] = {
         (0, "resume", {}),
         (0, "message", {}),
     ],
+    "steering_for_another_profile_among_what_a_step_takes": [
+        (0, "message", {"plan": ("server", "gate")}),
+        (0, "steer", {}),
+        (0, "steer", {"profile": OTHER}),
+        (0, "steer", {}),
+        (0, "release", {}),
+    ],
     "a_restart_while_steering_waits_for_a_held_turn": [
         (0, "message", {"plan": ("host1",)}),
         (0, "resume", {"plan": ("server", "gate")}),

@@ -40,7 +40,9 @@ async def said_on_path(conn: Any, uid: Any, leaf: str | None) -> list[Said]:
     for call in await conn.fetch("select * from calls where session_uid = $1 and state = 'recorded' order by segment, position", uid):
         calls[call["message_id"]].append(call)
     steering: dict[str, list[Any]] = defaultdict(list)
-    for words in await conn.fetch("select * from steering where session_uid = $1 and status = 'delivered' order by number", uid):
+    for words in await conn.fetch(
+        "select * from steering where session_uid = $1 and status = 'delivered' order by before_segment, number", uid
+    ):
         steering[words["message_id"]].append(words)
     path: list[Any] = []
     while leaf is not None:
