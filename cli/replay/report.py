@@ -26,7 +26,7 @@ def summary(verdicts: Sequence[Verdict], seconds: float) -> Table:
         counts = Counter(verdict.kind for verdict in those)
         table.add_row(name, str(len(those)), str(sum(one.events for one in those)), *(str(counts[kind]) for kind in KINDS))
     rate = len(verdicts) / seconds if seconds else 0.0
-    table.caption = f"{len(verdicts)} histories in {seconds:.1f} s, {rate:.1f} a second"
+    table.caption = f"{len(verdicts)} {'history' if len(verdicts) == 1 else 'histories'} in {seconds:.1f} s, {rate:.1f} a second"
     return table
 
 

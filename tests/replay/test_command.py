@@ -19,7 +19,7 @@ from temporalio.api.common.v1 import Payload
 
 from activities.db.encryption import KEY_BYTES, codec_of
 from cli.environment import load_settings
-from cli.replay.report import differences, write_junit
+from cli.replay.report import differences, summary, write_junit
 from cli.replay.run import Batch, run_replay
 from cli.replay.source import since
 from cli.replay.verdict import Verdict, parted
@@ -71,6 +71,10 @@ def test_a_batch_is_told_in_the_same_order_whichever_history_was_replayed_first(
         Verdict(source=f"{name}.json", workflow_type="A", workflow_id=name, kind="differs", detail=name[0]) for name in ("a1", "a2", "b")
     ]
     assert [line.split()[2] for line in differences(verdicts)] == ["a1,", "b"]
+    assert [summary(verdicts[:count], 1.0).caption for count in (1, 2)] == [
+        "1 history in 1.0 s, 1.0 a second",
+        "2 histories in 1.0 s, 2.0 a second",
+    ]
     assert differences(verdicts[::-1]) == differences(verdicts)
     for place, told_so in enumerate((verdicts, verdicts[::-1])):
         write_junit(told_so, tmp_path / f"{place}.xml")
