@@ -15,6 +15,8 @@ from settings import DatabaseSettings
 
 _SESSION = {
     "application_name": "outlast",
+    # Times in JSON that Postgres makes are written like all others, whatever the time zone of the database.
+    "timezone": "UTC",
     # A process that vanished in the middle must not keep a session's row locked, nor a step's lock.
     "idle_in_transaction_session_timeout": "60s",
     "tcp_keepalives_idle": "10",

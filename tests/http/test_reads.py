@@ -6,6 +6,10 @@ from typing import Any
 import httpx
 import pytest
 
+from api.access import identify
+from api.app import create_app
+from settings import Settings
+from tests.http.conftest import NOWHERE, caller_of_headers, running
 from tests.http.seeding import WHOLE_BRANCH, Seed, after
 
 Begin = Callable[[str], Seed]
@@ -104,6 +108,20 @@ async def test_r106_a_session_shows_its_pending_action(offline: httpx.AsyncClien
         "requested_at": "2026-03-01T12:00:01Z",
         "deadline_at": "2026-03-01T12:01:00Z",
     }
+
+
+async def test_times_are_utc_wherever_the_database_is(settings: Settings, seed: Begin) -> None:
+    s = await conversation(seed)
+    await s.call("h1", "a2b", segment=0, position=0, deadline_at=after(60))
+    await s.batch("a2b")
+    name = await s.conn.fetchval("select current_database()")
+    await s.conn.execute(f"alter database {name} set timezone = 'Pacific/Kiritimati'")
+    app = create_app(settings, temporal_address=NOWHERE)
+    app.dependency_overrides[identify] = caller_of_headers
+    async with running(app) as client:
+        for path in ("/sessions/s1", "/sessions/s1/messages", "/sessions/s1/changes", "/sessions/s1/transcript", "/host-actions"):
+            text = (await client.get(f"/api{path}", headers=ADMIN)).text
+            assert "2026-03-01T12:0" in text and "+14:00" not in text, path
 
 
 async def test_a_session_shows_its_live_turn(offline: httpx.AsyncClient, seed: Begin) -> None:
