@@ -13,6 +13,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoReque
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from settings import PayloadSettings
+from tests.ports import free_port
 from tests.services import PATIENCE_SECONDS
 
 REGION = "us-east-1"
@@ -26,7 +27,7 @@ class ObjectServer:
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
         self._app = DomainDispatcherApplication(create_backend_app)
         self._server: BaseWSGIServer | None = None
-        self._port = 0
+        self._port = free_port()
         self.start()
         self.client: Any = boto3.client("s3", region_name=REGION, endpoint_url=self.url)
 
@@ -36,7 +37,6 @@ class ObjectServer:
 
     def start(self) -> None:
         self._server = make_server("127.0.0.1", self._port, self._app, threaded=True, request_handler=MotoRequestHandler)
-        self._port = self._server.server_port
         Thread(target=self._server.serve_forever, daemon=True, kwargs={"poll_interval": 0.05}).start()
 
     def stop(self) -> None:

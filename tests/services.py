@@ -46,9 +46,10 @@ def short_folder(prefix: str) -> Iterator[Path]:
 def running_temporal(*, ui: bool = False, durable: bool = True, dynamic: Mapping[str, str] | None = None) -> "Iterator[TemporalServer]":
     """A Temporal dev server with the search attributes registered."""
     from cli.services.temporal import TemporalServer
+    from tests.ports import free_port
 
     with short_folder("outlast-temporal") as folder:
-        server = TemporalServer(folder, ui=ui, durable=durable, dynamic={**DYNAMIC, **(dynamic or {})})
+        server = TemporalServer(folder, port=free_port(), ui=ui, durable=durable, dynamic={**DYNAMIC, **(dynamic or {})})
         try:
             server.start()
             yield server

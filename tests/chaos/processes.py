@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import psutil
 
-from cli.services.ports import free_port
 from cli.services.process import plain_environment, send, spawn
+from tests.ports import free_port
 from tests.services import SIGNING_KEY
 
 ROOT = Path(__file__).parents[2]

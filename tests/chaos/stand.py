@@ -12,10 +12,10 @@ from typing import Any
 import asyncpg
 import httpx
 
-from cli.services.ports import free_port
 from cli.services.postgres import PostgresServer
 from cli.services.temporal import TemporalServer
 from tests.chaos.processes import SIGNING, Program, Programs
+from tests.ports import free_port
 from tests.provider import Provider
 from tests.services import TEMPLATE, as_runtime
 

@@ -14,9 +14,9 @@ import httpx
 import pytest
 from playwright.async_api import Browser, Page, Request, expect
 
-from cli.services.ports import free_port
 from tests.browsers import CHROMIUM, running_browser
 from tests.chaos.processes import ROOT, SIGNING, Program, Programs, ready
+from tests.ports import free_port
 from tests.services import as_runtime
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs a browser: install the package `chromium`")

@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from cli.services.ports import free_port
 from tests.chaos.processes import OUTLAST, SIGNING, Program, Programs, chat, environment, ready
+from tests.ports import free_port
 from tests.services import as_runtime
 
 LAST = 1000

@@ -12,10 +12,11 @@ import asyncpg
 import pytest
 
 from activities.db.migrate import head_revision
-from cli.services.ports import free_port, listen
+from cli.services.ports import listen
 from cli.services.postgres import PostgresServer
 from cli.services.temporal import TemporalServer
 from tests.chaos.processes import ROOT, SIGNING, Programs, chat, environment, ready
+from tests.ports import free_port
 from tests.services import as_runtime
 from workflows.contracts.search_attributes import SEARCH_ATTRIBUTES
 

@@ -13,10 +13,11 @@ import pytest
 from temporalio.client import Client
 
 from activities.search_attributes import missing
-from cli.services.ports import free_port, listen
+from cli.services.ports import listen
 from cli.services.temporal import TemporalServer, temporal_binary
 from tests.chaos.processes import Dev, Programs, alive, at_home, chat, gone, ready
 from tests.chaos.stand import until
+from tests.ports import free_port
 from tests.provider import Provider, says
 
 

@@ -5,12 +5,12 @@ import signal
 
 import httpx
 
-from cli.services.ports import free_port
 from cli.services.postgres import PostgresServer
 from cli.services.temporal import TemporalServer
 from tests.chaos.processes import Programs
 from tests.chaos.stand import standing, until
 from tests.http.sse import Frame, opened, shown_text, told
+from tests.ports import free_port
 
 WORDS = 75
 CUT = {"stream": [{"text": f"lost {n} "} for n in range(5)], "end": "stall"}

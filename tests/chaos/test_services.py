@@ -14,10 +14,10 @@ import psutil
 import pytest
 from temporalio.client import Client
 
-from cli.services.ports import free_port
 from cli.services.postgres import PostgresServer, account_for, programs, running_on
 from cli.services.process import send
 from cli.services.temporal import TemporalServer
+from tests.ports import free_port
 from tests.services import PATIENCE_SECONDS, fresh_database, running_temporal, short_folder
 from workflows.contracts.errors import SetupError
 from workflows.contracts.search_attributes import SEARCH_ATTRIBUTES

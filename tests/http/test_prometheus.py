@@ -13,10 +13,10 @@ from temporalio.client import Client
 from activities.db.client import connect
 from activities.db.pool import Database
 from activities.db.storage import Storage
-from cli.services.ports import free_port
 from settings import DatabaseSettings, MetricsSettings, Settings
 from tests import services
 from tests.models import calls, raises, says, script
+from tests.ports import free_port
 from tests.replay.telling import Between
 from tests.services import PATIENCE_SECONDS
 from tests.system import running_system

@@ -1,6 +1,5 @@
 """Databases of the io tier, beside those of every tier: servers without a schema, and one that asks for passwords."""
 
-import socket
 from collections.abc import AsyncIterator, Iterator
 
 import asyncpg
@@ -10,6 +9,7 @@ from activities.db.pool import Database
 from cli.services.postgres import PostgresServer
 from settings import DatabaseSettings
 from tests import services
+from tests.ports import free_port
 
 
 @pytest.fixture
@@ -50,9 +50,7 @@ def bare_postgres() -> Iterator[PostgresServer]:
 @pytest.fixture
 async def password_url() -> AsyncIterator[str]:
     """Where databases of a server are that asks for passwords: `{user}`, `{password}` and `{database}` are left open."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with services.running_postgres(tcp_port=port) as server:
         admin = await asyncpg.connect(server.url("postgres"), port=port)
         await admin.execute("create role owner login createdb password 'right'; create role guest login password 'right'")
