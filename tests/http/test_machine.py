@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
-from api import sending
 from tests import services
 from tests.model.records import DEFAULT, OTHER
 from tests.model.sending import STRANGER, Step, World
@@ -68,15 +67,14 @@ class Loop:
 
 @pytest.fixture(scope="module")
 def loop(postgres: "PostgresServer") -> Iterator[Loop]:
-    """The system of all examples. Inputs that wait for a turn are sent back early, and a busy machine is no reason to give up on one."""
+    """The system of all examples. Inputs that wait for a turn are sent back early."""
     before, policies.LATE_INPUT_WAIT = policies.LATE_INPUT_WAIT, timedelta(seconds=0.4)
-    patience, sending.PATIENCE_SECONDS = sending.PATIENCE_SECONDS, 45.0
     with services.running_temporal(dynamic={"frontend.WorkflowTimeSkippingEnabled": "true"}) as server:
         shared = Loop(postgres, server.address)
         yield shared
         print(f"\nmachine: {Machine.examples} examples, {shared.world.steps} steps; {dict(shared.world.played.most_common())}")
         shared.close()
-    policies.LATE_INPUT_WAIT, sending.PATIENCE_SECONDS = before, patience
+    policies.LATE_INPUT_WAIT = before
 
 
 class Machine(RuleBasedStateMachine):

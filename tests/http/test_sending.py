@@ -12,6 +12,7 @@ import httpx
 import pytest
 from temporalio.client import Client
 
+from api import sending
 from api.app import create_app
 from api.temporal import Pulse
 from cli.services.temporal import TemporalServer
@@ -19,7 +20,7 @@ from settings import Settings
 from tests.http.conftest import NOWHERE, running
 from tests.http.scripted import FACTS, scripted_worker
 from tests.models import says, script
-from tests.system import running_system
+from tests.system import SOON_SECONDS, running_system
 from workflows.contracts.naming import session_workflow_id
 
 ASYNC = {"prefer": "respond-async"}
@@ -40,6 +41,12 @@ REFUSALS = [
     ("bad_request", 422),
     ("usage_limit", 429),
 ]
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The api is as patient as it is where no test runs."""
+    monkeypatch.setattr(sending, "PATIENCE_SECONDS", SOON_SECONDS)
 
 
 @pytest.fixture
@@ -181,6 +188,7 @@ async def test_temporal_down_refuses_writes_in_time_and_serves_reads(settings: S
         assert (health.status_code, health.json()["status"]) == (200, "degraded")
 
 
+@pytest.mark.usefixtures("soon")
 async def test_temporal_hangs_and_comes_back(queued: Settings, own_temporal: TemporalServer) -> None:
     async with (
         scripted_worker(own_temporal.address, queued.task_queue),
@@ -198,6 +206,7 @@ async def test_temporal_hangs_and_comes_back(queued: Settings, own_temporal: Tem
         assert (await say(client, "s1", "hi", id="m2")).status_code == 202
 
 
+@pytest.mark.usefixtures("soon")
 async def test_without_a_worker_a_write_is_refused_in_time(settings: Settings, temporal_address: str) -> None:
     idle = settings.model_copy(update={"task_queue": f"nobody-{uuid4()}"})
     async with running(create_app(idle, temporal_address=temporal_address)) as client:
