@@ -227,7 +227,7 @@ async def test_l27_who_waits_looks_whether_temporal_answers_and_a_worker_is_ther
 
 async def test_l27_many_who_wait_look_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        pulse = Pulse(await Client.connect("{}:{}".format(*silent.getsockname()), lazy=True), "any", 1.0)
+        pulse = Pulse(await Client.connect("{}:{}".format(*silent.getsockname()), lazy=True), "any", 3.0)
         for _ in range(2):
             waiting = [asyncio.create_task(pulse.beats()) for _ in range(50)]
             await asyncio.sleep(0.05)
