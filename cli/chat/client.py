@@ -107,7 +107,7 @@ class ApiClient:
         try:
             return self._http.request(method, path, **arguments)
         except httpx.TransportError as error:
-            raise ApiLost(f"no API at {self._http.base_url}: {error}") from error
+            raise ApiLost(f"no API at {self._http.base_url}: {error}; start `outlast dev`, or name another one with --url") from error
 
 
 class TurnStream:
