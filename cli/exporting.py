@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 async def run_export(
     settings: Settings, session_id: str, *, tenant: str, format: "Format", leaf_id: str | None, output: Path | None
 ) -> None:
-    """Writes a session to `output`, which is there only once it is whole, or to stdout. Raises OutlastError."""
+    """Writes a session to `output`, a file that is there only once it is whole, or a device or pipe; or to stdout. Raises OutlastError."""
     from activities.db.export_formats import Exportable, exported
     from activities.db.exports import Exports
     from activities.db.reads import Reads
@@ -46,16 +46,19 @@ async def _write(pieces: "AsyncIterator[str]", output: Path | None) -> None:
             sys.stdout.reconfigure(encoding="utf-8")
         await _into(sys.stdout, pieces)
         return
-    part = output.with_name(f".{output.name}.part")
+    # A device or a pipe takes it as it comes, and must not be replaced by a file.
+    part = output if output.exists() and not output.is_file() else output.with_name(f".{output.name}.part")
     try:
         with part.open("w", encoding="utf-8") as file:
             await _into(file, pieces)
-        part.replace(output)
+        if part != output:
+            part.replace(output)
     except OSError as error:
         raise SetupError(f"{output} can't be written: {error.strerror or error}") from error
     finally:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
+        if part != output:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
 
 
 async def _into(file: TextIO, pieces: "AsyncIterator[str]") -> None:

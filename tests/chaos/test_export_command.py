@@ -1,6 +1,8 @@
 """`outlast export`: what it writes, what it says, and that it is on the record."""
 
+import asyncio
 import json
+import os
 from pathlib import Path
 
 import asyncpg
@@ -25,8 +27,13 @@ async def test_s78_export_writes_a_whole_file_or_none(programs: Programs, databa
     for wrong in (["s1", "--tenant", "other"], ["s1", "-o", str(folder / "nowhere" / "x")]):
         code, output = await programs.run("export", *wrong, env=env)
         assert code == 1 and len(output.splitlines()) == 1 and output.startswith("outlast: "), output
+    pipe = folder / "pipe"
+    os.mkfifo(pipe)
+    running = asyncio.create_task(programs.run("export", "s1", "--leaf", "m3", "-o", str(pipe), env=env))
+    assert await asyncio.to_thread(pipe.read_text) == file.read_text()
+    assert (await running, pipe.is_fifo()) == ((0, ""), True)
     acts = await conn.fetch("select principal, facts from audit where action = 'export' order by at")
     assert {act["principal"] for act in acts} == {"operator:ada"}
-    assert [json.loads(act["facts"])["leaf_id"] for act in acts] == [None, "m3", None]
+    assert [json.loads(act["facts"])["leaf_id"] for act in acts] == [None, "m3", None, "m3"]
     assert [path.name for path in folder.iterdir() if path.name.startswith(".s1")] == []
     await conn.close()
