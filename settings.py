@@ -9,6 +9,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, V
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 PREFIX = "OUTLAST_"
+
+Hours = Annotated[float, Field(ge=0, le=876_000)]
+Seconds = Annotated[float, Field(ge=0, le=876_000 * 3600)]
+"""At most a hundred years: times that lie far behind that have no date."""
+
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 """Signatures that a public key verifies: with a shared secret whoever checks tokens could make them."""
 
@@ -68,8 +73,8 @@ class ApiSettings(_Group):
 class EventSettings(_Group):
     """The events of sessions, as their streams tell them."""
 
-    retention_hours: float = Field(
-        0.0, ge=0, description="Events older than this are removed, whole turns at a time; messages stay. 0 keeps them with their session."
+    retention_hours: Hours = Field(
+        0.0, description="Events older than this are removed, whole turns at a time; messages stay. 0 keeps them with their session."
     )
 
 
@@ -344,9 +349,8 @@ class Settings(BaseSettings):
         True,
         description="A streamed answer that ends without the provider's finish reason counts as cut and is asked for again. False for compatible servers that never send one.",
     )
-    model_retry_seconds: float = Field(
+    model_retry_seconds: Seconds = Field(
         1.0,
-        ge=0,
         description="Pause before a model request that failed is sent again; it doubles each time. Up to 30 seconds that the provider asks for go before it.",
     )
     tool_text_limit: int = Field(
@@ -360,12 +364,12 @@ class Settings(BaseSettings):
     )
     max_steps: int = Field(10, ge=1, description="Model requests a turn may make.")
     turn_timeout_seconds: float = Field(300.0, gt=0, description="Time a turn may take, waiting for a worker or for the host not counted.")
-    session_ttl_hours: float = Field(0.0, ge=0, description="Sessions expire this long after their last turn; 0 keeps them.")
+    session_ttl_hours: Hours = Field(0.0, description="Sessions expire this long after their last turn; 0 keeps them.")
     session_hold_while_pending: bool = Field(False, description="A pending host action holds a session's expiry.")
-    pause_token_ttl_seconds: float = Field(
+    pause_token_ttl_seconds: Seconds = Field(
         7 * 86400.0, gt=0, description="How long a pause token is good for, from when its call was handed over to the host."
     )
-    stream_ticket_ttl_seconds: float = Field(
+    stream_ticket_ttl_seconds: Seconds = Field(
         60.0, gt=0, description="How long a stream ticket opens its session's event stream; a stream that is open stays open."
     )
     profile: str = Field("", description="Profile of sessions that name none. Empty: `demo` with the demo model, else `default`.")
@@ -375,7 +379,7 @@ class Settings(BaseSettings):
         ge=1,
         description="Sessions that a worker keeps ready in memory, most of a megabyte each. Any other is replayed from its history when something comes for it.",
     )
-    worker_shutdown_seconds: float = Field(10.0, ge=0, description="Grace that running steps and tools get when a worker is asked to stop.")
+    worker_shutdown_seconds: Seconds = Field(10.0, description="Grace that running steps and tools get when a worker is asked to stop.")
 
     @field_validator("task_queue")
     @classmethod

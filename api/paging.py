@@ -69,8 +69,8 @@ def parse_changes(after: str | None, session_uid: UUID) -> tuple[int, datetime |
         return int(cursor[1]), None
     try:
         since = datetime.fromisoformat(after)
-        return 0, since if since.tzinfo else since.replace(tzinfo=UTC)
-    except ValueError as error:
+        return 0, since.astimezone(UTC) if since.tzinfo else since.replace(tzinfo=UTC)
+    except (ValueError, OverflowError) as error:
         raise RequestRefused(422, f"{after!r} is neither a cursor of this feed nor an ISO time") from error
 
 

@@ -20,6 +20,7 @@ from api.times import IsoTime
 from profiles.schemas import schema_problem
 from workflows.contracts.json_text import digest_of, json_text
 from workflows.contracts.naming import party_problem
+from workflows.model.call import LONGEST_SECONDS
 from workflows.rules.attachments import MOST_FILES, MOST_NAME
 
 MAX_CONTENT = 1024 * 1024
@@ -99,7 +100,7 @@ ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 class Body(BaseModel):
     """A part of a request body."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 class Host(Body):
@@ -125,8 +126,8 @@ class DeclaredAction(Body):
     name: ToolName
     description: str = ""
     parameters: dict[str, JsonValue] = Field({"type": "object", "properties": {}})
-    deadline_seconds: float | None = Field(None, gt=0)
-    remind_seconds: float | None = Field(None, gt=0)
+    deadline_seconds: float | None = Field(None, gt=0, le=LONGEST_SECONDS)
+    remind_seconds: float | None = Field(None, gt=0, le=LONGEST_SECONDS)
 
     @field_validator("parameters")
     @classmethod

@@ -24,7 +24,7 @@ from profiles.definition import ServerTool
 from profiles.functions import ToolOptions, as_tool, options_of
 from profiles.schemas import TOOL_NAME, argument_problems, object_schema, schema_problem
 from workflows.contracts.errors import SetupError, TurnFault
-from workflows.model.call import Category
+from workflows.model.call import LONGEST_SECONDS, Category
 from workflows.model.turn import TurnError
 
 _log = logging.getLogger(__name__)
@@ -190,9 +190,14 @@ def _declared(actions: Sequence[Mapping[str, Any]]) -> list[HostTool]:
         if not isinstance(name, str) or not TOOL_NAME.fullmatch(name) or schema_problem(parameters) is not None:
             _log.warning("a declared action is left out: its name or its parameters don't fit")
             continue
-        deadline, remind = action.get("deadline_seconds"), action.get("remind_seconds")
+        deadline, remind = _wait(action.get("deadline_seconds")), _wait(action.get("remind_seconds"))
         tools.append(HostTool(name, str(action.get("description") or ""), parameters, deadline, remind))
     return tools
+
+
+def _wait(seconds: Any) -> float | None:
+    fits = isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 < seconds <= LONGEST_SECONDS
+    return float(seconds) if fits else None
 
 
 def _server_problem(tool: ToolsetTool[Any], raw: str, arguments: Any) -> str | None:

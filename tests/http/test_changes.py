@@ -81,7 +81,7 @@ async def test_r260_a_time_means_what_is_strictly_later(offline: httpx.AsyncClie
     assert ids(await changes(offline, after=late["next_cursor"])) == []
 
 
-@pytest.mark.parametrize("cursor", ["", "x", "7", "-1-00000000", "2026-13-45T00:00:00Z", "12.0", "7-00000000"])
+@pytest.mark.parametrize("cursor", ["", "x", "7", "-1-00000000", "2026-13-45T00:00:00Z", "12.0", "7-00000000", "9999-12-31T23:59:59-23:59"])
 async def test_r261_a_malformed_cursor_is_422(offline: httpx.AsyncClient, seed: Begin, cursor: str) -> None:
     await conversation(seed)
     answer = await offline.get("/api/sessions/s1/changes", params={"after": cursor}, headers=ADMIN)

@@ -199,3 +199,41 @@ async def test_r143_steering_by_signal_on_the_heels_of_a_first_message_is_taken(
         await system.until(taken)
         assert await workflow.query("refusals") == []
         await check_rows(system, "s1")
+
+
+async def test_l12_an_action_whose_times_have_no_date_is_refused_and_by_signal_has_none(database_url: str, temporal_address: str) -> None:
+    scripted = script(says("hello"), calls(("c1", "my_act", {})), says("Done."))
+    async with running_system(database_url, temporal_address, scripted) as system:
+        await system.chat("s1")
+        action = {"name": "my_act", "deadline_seconds": 1e300, "remind_seconds": 1e300}
+        context = {"version": 1, "actions": [action]}
+        answer = await system.post("/chat", {"session_id": "s1", "content": "act", "host_context": context})
+        assert (answer.status_code, "deadline_seconds" in answer.text) == (422, True)
+        await system.workflow("s1").signal("message", {"tenant": system.tenant, "content": "act", "host_context": context})
+        await system.idle("s1", 2)
+        assert (await system.get("/sessions/s1"))["pending_action"]["deadline_at"] is None
+        assert (await system.resume("s1", "c1")).json()["content"] == "Done."
+
+
+async def test_l12_a_limit_that_is_no_number_is_refused(database_url: str, temporal_address: str) -> None:
+    async with running_system(database_url, temporal_address) as system:
+        await system.chat("s1")
+        for word in ("inf", "NaN"):
+            config = {"budget": {"max_cost_usd": word}}
+            assert (await system.post("/chat", {"session_id": "s1", "content": "hello", "config": config})).status_code == 422
+            await system.workflow("s1").signal("message", {"tenant": system.tenant, "content": "hello", "config": config})
+
+        async def refused() -> Any:
+            return len(await system.workflow("s1").query("refusals")) == 2
+
+        await system.until(refused)
+        assert (await system.chat("s1"))["turn_number"] == 2
+
+
+async def test_l12_names_that_are_too_long_for_a_filter_end_no_session(database_url: str, temporal_address: str) -> None:
+    async with running_system(database_url, temporal_address) as system:
+        await begun_by_signal(system, {"content": "hello", "principal": "é" * 5000, "profile": "assistant"})
+        await system.idle("s1", 1)
+        assert (await system.chat("s1"))["turn_number"] == 2
+        await system.workflow("s1").signal("roll")
+        assert (await system.chat("s1"))["turn_number"] == 3

@@ -104,6 +104,7 @@ def host(name: str = "h", parameters: Any = OBJECT, **more: Any) -> HostTool:
         (named(host=(host(parameters={"type": "object", "properties": 3}),)), ("'h'", "properties")),
         (named(host=(host(parameters=[]),)), ("'h'", "JSON schema")),
         (named(host=(host(deadline_seconds=-5),)), ("'h'", "deadline_seconds")),
+        (named(host=(host(remind_seconds=1e300),)), ("'h'", "remind_seconds", "a hundred years")),
         (named(host=(host(remind_seconds=float("nan")),)), ("'h'", "remind_seconds")),
         (named(host=(host("bad name"),)), ("'bad name'", "A-Z")),
         (named(host=(fine,)), ("'fine'", "not a HostTool")),

@@ -61,3 +61,10 @@ def test_s58_a_deadline_counts_from_when_the_host_was_first_asked() -> None:
     assert due(both.model_copy(update={"answered": ("c1",)}).shown(LATER)) == ("2026-01-01T01:00:00+00:00", "c2")
     assert due(one.model_copy(update={"asked_at": {}})) == ("2026-01-01T01:00:00+00:00", "c1")
     assert next_alarm(Head(session_uid="u", batch=one), busy=True) is None
+
+
+def test_l12_a_wait_without_an_end_is_a_long_one() -> None:
+    call = OpenCall(call_id="c1", tool_name="t", category="host", deadline_seconds=1e300, remind_seconds=3e11)
+    batch = Batch(message_id="a", turn=turn("t1").turn, step=1, calls=(call,), since=AT)
+    alarm = next_alarm(Head(session_uid="u", batch=batch), busy=False)
+    assert alarm is not None and alarm.at.startswith("2125-")

@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 
+from workflows.model.call import LONGEST_SECONDS
 from workflows.model.state import Alarm, Batch, Head
 
 
@@ -29,9 +30,14 @@ def _of_batch(batch: Batch) -> list[Alarm]:
             continue
         since = datetime.fromisoformat(asked_at)
         if call.deadline_seconds is not None:
-            due = since + timedelta(seconds=call.deadline_seconds)
+            due = since + _no_longer(call.deadline_seconds)
             alarms.append(Alarm(at=due.isoformat(), what="deadline", call_id=call.call_id))
         if call.remind_seconds is not None and call.call_id not in batch.reminded:
-            due = since + timedelta(seconds=call.remind_seconds)
+            due = since + _no_longer(call.remind_seconds)
             alarms.append(Alarm(at=due.isoformat(), what="reminder", call_id=call.call_id))
     return alarms
+
+
+def _no_longer(seconds: float) -> timedelta:
+    """A wait that has an end with a date: an alarm that can't be computed would fail the session's every task (L12)."""
+    return timedelta(seconds=min(seconds, LONGEST_SECONDS))

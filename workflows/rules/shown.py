@@ -10,18 +10,21 @@ from workflows.contracts.search_attributes import PENDING_TOOL, PRINCIPAL, PROFI
 from workflows.model.state import Head
 from workflows.rules.state import profile_of, status_of
 
+MOST_CHARACTERS = 255
+"""Of what names something. Temporal terminates a workflow that gives a search attribute more than it takes."""
+
 
 def attributes(tenant: str, head: Head) -> Sequence[SearchAttributeUpdate[Any]]:
     """A session's search attributes while no turn runs. What it waits for is there only while it waits."""
     pending = head.batch.pending if head.batch else None
     since = head.batch.since if head.batch and pending else ""
     return [
-        TENANT.value_set(tenant),
-        PRINCIPAL.value_set(head.owner or ""),
-        PROFILE.value_set(profile_of(head, None)),
+        TENANT.value_set(tenant[:MOST_CHARACTERS]),
+        PRINCIPAL.value_set((head.owner or "")[:MOST_CHARACTERS]),
+        PROFILE.value_set(profile_of(head, None)[:MOST_CHARACTERS]),
         STATUS.value_set(status_of(head, False)),
         TURN.value_set(head.turn_number),
-        PENDING_TOOL.value_set(pending.tool_name) if pending else PENDING_TOOL.value_unset(),
+        PENDING_TOOL.value_set(pending.tool_name[:MOST_CHARACTERS]) if pending else PENDING_TOOL.value_unset(),
         WAITING_SINCE.value_set(datetime.fromisoformat(since)) if since else WAITING_SINCE.value_unset(),
     ]
 
