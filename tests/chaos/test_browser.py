@@ -25,6 +25,7 @@ LAST = 1000
 """It takes ten seconds to count so far: long enough for a busy machine to interrupt it."""
 
 COUNTED = " ".join(str(number) for number in range(1, LAST + 1)) + "."
+LASTING = {"OUTLAST_STREAM_TICKET_TTL_SECONDS": "600"}
 BRIEF = {"OUTLAST_STREAM_TICKET_TTL_SECONDS": "1"}
 NOTED = """
     window.noted = [];
@@ -120,7 +121,7 @@ async def send(page: Page, text: str) -> None:
 
 
 async def test_r79_a_page_reads_on_while_the_api_restarts(running: Running, browser: Browser, origin: str) -> None:
-    api, page = running.api(), await browser.new_page()
+    api, page = running.api(**LASTING), await browser.new_page()
     await page.add_init_script(script=NOTED)
     tickets: list[str] = []
 

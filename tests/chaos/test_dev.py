@@ -51,7 +51,8 @@ async def test_dev_prints_a_line_that_can_be_pasted(programs: Programs, folder: 
 
 
 async def test_s60_dev_makes_a_signing_key_that_every_api_on_its_folder_uses(programs: Programs, folder: Path) -> None:
-    dev = Dev(programs, folder / "data")
+    lasting = {"OUTLAST_STREAM_TICKET_TTL_SECONDS": "600"}
+    dev = Dev(programs, folder / "data", env=lasting)
     await dev.ready()
     file = Path(dev.record["secrets"])
     assert (file.parent, file.stat().st_mode & 0o777) == (folder / "data", 0o600)

@@ -110,7 +110,7 @@ async def test_large_files_stay_out_of_history_also_when_they_wait_through_a_rol
         async def answered() -> bool:
             return [row["content"] for row in await system.messages("s1")] == ["a", "onetwo", "b", "seen"]
 
-        await system.until(answered, seconds=40)
+        await system.until(answered)
         assert [file.data for message in scripted.requests[1] if len(contents_or_none(message)) for file in files(message)] == large
         assert [row["id"] for row in await system.messages("s1")][1::2] == [first["message_id"], second["message_id"]]
         sizes = await history_bytes(system, "s1")

@@ -58,9 +58,9 @@ async def test_big_files_and_results_with_encryption_a_rollover_and_a_worker_tha
         await system.workflow("s1").signal("roll")
         result = {"session_id": "s1", "tool_call_id": "h1", "tool_result": OBJECTS}
         assert (await system.post("/chat?wait=false", result)).status_code == 202
-        await system.until(lambda: len(scripted.requests) == 2, seconds=40)
+        await system.until(lambda: len(scripted.requests) == 2)
     async with running_system(database_url, temporal_address, scripted, like=system, **settings) as system:
-        await system.idle("s1", 2, seconds=60)
+        await system.idle("s1", 2)
         assert (await system.messages("s1"))[-1]["content"] == "I have read it."
         given = {part.tool_call_id: str(part.content) for part in scripted.results()}
         for call_id, length in (("c1", BIG), ("h1", len(json.dumps(OBJECTS, separators=(",", ":"))))):

@@ -49,7 +49,7 @@ async def test_s20_a_deleted_session_is_unreadable_at_once_and_the_receipt_says_
         absent = await system.http.get("/api/erasures/00000000-0000-4000-8000-000000000000", headers=BOB)
         assert absent.status_code == 404 and foreign.content == absent.content
         assert await status(system, receipt, headers=ALICE | {"x-test-tenant": "other"}) == 404
-        done = await system.until(lambda: _done(system, receipt), 90)
+        done = await system.until(lambda: _done(system, receipt), 200)
         assert (done["session_ids"], done["verified"], done["workflow_runs"]) == (["s1"], True, 1)
         assert (done["rows"]["sessions"], done["rows"]["messages"], done["rows"]["turns"]) == (1, 2, 1)
         assert datetime.fromisoformat(done["at"]) <= datetime.now(UTC)

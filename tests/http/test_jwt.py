@@ -43,7 +43,7 @@ class Provider:
 
     def token(self, kid: str, headers: dict[str, Any] | None = None, algorithm: str | None = None, **claims: Any) -> str:
         known, secret = self.secrets[kid]
-        said = {"sub": "alice", "aud": "outlast", "iss": ISSUER, "exp": time.time() + 60, **claims}
+        said = {"sub": "alice", "aud": "outlast", "iss": ISSUER, "exp": time.time() + 3600, **claims}
         said = {name: value for name, value in said.items() if value is not None}
         return jwt.encode(said, secret, algorithm or known, headers={"kid": kid, **(headers or {})})
 
@@ -123,7 +123,7 @@ async def test_r44_a_token_that_proves_nothing_is_refused(settings: Settings, pr
     good = provider.token("r1")
     public = RSA.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     head, claims, signature = good.split(".")
-    unsigned = jwt.encode({"sub": "alice", "aud": "outlast", "iss": ISSUER, "exp": time.time() + 60}, "", "none", headers={"kid": "r1"})
+    unsigned = jwt.encode({"sub": "alice", "aud": "outlast", "iss": ISSUER, "exp": time.time() + 3600}, "", "none", headers={"kid": "r1"})
     confused = jwt.utils.base64url_encode(b'{"alg":"HS256","kid":"r1"}').decode() + "." + claims
     mac = jwt.utils.base64url_encode(get_default_algorithms()["HS256"].sign(confused.encode(), public)).decode()
     provider.secrets["stolen"] = "RS256", other
@@ -160,7 +160,7 @@ async def test_r44_a_token_that_proves_nothing_is_refused(settings: Settings, pr
 
 
 async def test_r44_a_token_without_a_key_id_needs_a_provider_with_one_key(settings: Settings, provider: Provider) -> None:
-    token = jwt.encode({"sub": "alice", "aud": "outlast", "iss": ISSUER, "exp": time.time() + 60}, RSA, "RS256")
+    token = jwt.encode({"sub": "alice", "aud": "outlast", "iss": ISSUER, "exp": time.time() + 3600}, RSA, "RS256")
     async with trusting(settings, provider) as client:
         assert await listed(client, token) == []
     provider.add("r2", "RS256", rsa.generate_private_key(65537, 2048))

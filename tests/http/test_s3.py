@@ -131,7 +131,7 @@ async def bucket_lost_and_back(system: System, objects: ObjectServer) -> None:
         objects.start()
 
     ended = "select state = 'completed' from turns where turn_id = $1"
-    await system.until(lambda: system.conn.fetchval(ended, turn["turn_id"]), 30)
+    await system.until(lambda: system.conn.fetchval(ended, turn["turn_id"]))
     messages = await system.messages("s1")
     assert len(messages) > before and messages[-1]["content"] == "four"
     assert not [message for message in messages[before:] if WORD in message["content"]]
@@ -197,7 +197,7 @@ async def erased(system: System, s3: PayloadSettings, objects: ObjectServer) -> 
         await blind.of_runs(await runs.all())
     stored = len(objects.objects(s3)) + await rows(system)
     erasure_id = await deleted(system, "s1")
-    receipt = await system.until(lambda: done(system, erasure_id), 100)
+    receipt = await system.until(lambda: done(system, erasure_id), 200)
     assert (receipt["verified"], receipt["workflow_runs"], receipt["payloads"]) == (True, 3, stored)
     assert objects.objects(s3) == {} and await rows(system) == 0
     assert await system.conn.fetchval("select count(*) from erased_objects") == 0

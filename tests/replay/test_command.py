@@ -259,7 +259,11 @@ async def test_a_servers_sessions_are_replayed_with_what_they_keep_elsewhere(
         await system.chat("large", "x" * 300_000)
         where = {"TEMPORAL_ADDRESS": temporal_address, "OUTLAST_DATABASE__URL": database_url}
         ours = f"WorkflowId IN ('{system.workflow('small').id}', '{system.workflow('large').id}')"
-        await asyncio.sleep(0.5)  # the list follows the runs at a small distance
+
+        async def listed() -> bool:
+            return (await system.temporal.count_workflows(ours)).count == 2
+
+        await system.until(listed)
         code, out, err = await replay("--from-server", "--query", ours, "--since", "1h", "--save", tmp_path / "kept", at=where)
         assert (code, err) == (0, ""), out + err
         assert len(list((tmp_path / "kept").iterdir())) == 2
