@@ -51,7 +51,7 @@ def running_temporal(*, ui: bool = False, durable: bool = True, dynamic: Mapping
     with short_folder("outlast-temporal") as folder:
         server = TemporalServer(folder, port=free_port(), ui=ui, durable=durable, dynamic={**DYNAMIC, **(dynamic or {})})
         try:
-            server.start()
+            server.start(2 * PATIENCE_SECONDS)
             yield server
         finally:
             server.stop(seconds=3.0)
@@ -66,7 +66,7 @@ def running_postgres(*, tcp_port: int | None = None, options: Mapping[str, str] 
     with short_folder("outlast-postgres") as folder:
         server = PostgresServer(folder, tcp_port=tcp_port, options={**quiet, **(options or {})})
         try:
-            server.start()
+            server.start(2 * PATIENCE_SECONDS)
             yield server
         finally:
             server.signal(signal.SIGCONT)  # a test that failed may have left it frozen
