@@ -23,6 +23,14 @@ from workflows.contracts.errors import ServiceUnavailable
 
 AT_ONCE = 8
 
+ERASURE_PATIENCE = timedelta(minutes=10)
+"""An erasure looks again and again until Temporal has removed the runs in the background, and until nothing is on its way any more: so long it
+may take.
+"""
+
+STILL_THERE = ", StillThere: "
+"""How the failure of such a look is told (activities/erasures.py)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -73,7 +81,10 @@ async def _lines(client: Client, workflow_id: str, limits: Limits) -> AsyncItera
     troubled = [(pending, trouble) for pending, trouble in activities if trouble is not None]
     begun = await _begun(client, handle, {pending.activity_id for pending, _ in troubled}) if troubled else {}
     for pending, trouble in troubled:
-        yield f"{workflow_id}  {pending.activity_type.name} {begun.get(pending.activity_id, '')}  {trouble}"
+        summary, since = begun.get(pending.activity_id, ("", None))
+        if STILL_THERE not in trouble or since is None or _age(since) >= ERASURE_PATIENCE:
+            said = f"({summary}) since {_second(since)}" if since else ""
+            yield f"{workflow_id}  {pending.activity_type.name} {said}  {trouble}"
 
 
 def _task(described: WorkflowExecutionDescription, limits: Limits) -> str | None:
@@ -110,14 +121,14 @@ async def _failure(client: Client, pending: PendingActivityInfo) -> str:
     return f"{kind}: {words}"
 
 
-async def _begun(client: Client, handle: "WorkflowHandle[object, object]", activity_ids: set[str]) -> dict[str, str]:
+async def _begun(client: Client, handle: "WorkflowHandle[object, object]", activity_ids: set[str]) -> dict[str, tuple[str, datetime]]:
     """Of each activity the step's number or the tool's name, and since when it is wanted. Only the history has both."""
-    found: dict[str, str] = {}
+    found: dict[str, tuple[str, datetime]] = {}
     async for event in handle.fetch_history_events():
         activity_id = event.activity_task_scheduled_event_attributes.activity_id
         if activity_id in activity_ids:
             (summary,) = await client.data_converter.decode([event.user_metadata.summary], [str])
-            found[activity_id] = f"({summary}) since {_second(event.event_time.ToDatetime(UTC))}"
+            found[activity_id] = summary, event.event_time.ToDatetime(UTC)
             if len(found) == len(activity_ids):
                 break
     return found

@@ -95,3 +95,25 @@ async def test_what_is_tried_again_and_again_is_listed_with_its_step_and_its_las
         assert "  attempt 2, rate_limit: the provider's rate limit was reached (HTTP 429), next at 20" in line
         assert total == "1 stuck, 1 workflow with work looked at"
         assert await run_stuck(settings, Limits(3, timedelta(seconds=0)))
+
+
+async def test_an_erasure_that_waits_as_all_do_is_not_stuck(
+    database_url: str, temporal_address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", temporal_address)
+    async with running_system(database_url, temporal_address) as system:
+        await system.chat("s1")
+        young = "insert into payloads (key, workflow_id, body, created_at) values (gen_random_uuid(), $1, 'x', now())"
+        await system.conn.execute(young, system.workflow("s1").id)
+        erasure = (await system.http.delete("/api/sessions/s1")).json()["erasure_id"]
+        await system.chat("s1", "anew")
+
+        async def waits() -> bool:
+            described = await system.temporal.get_workflow_handle(f"erasure/{erasure}").describe()
+            return any(pending.attempt > 2 for pending in described.raw_description.pending_activities)
+
+        await system.until(waits)
+        assert await run_stuck(system.settings, Limits(2, timedelta(seconds=60)))
+        monkeypatch.setattr("cli.stuck.ERASURE_PATIENCE", timedelta(0))
+        assert not await run_stuck(system.settings, Limits(2, timedelta(seconds=60)))
+        assert ", StillThere: " in capsys.readouterr().out
