@@ -39,6 +39,7 @@ class Player:
         self._limit = tool_text_limit
         self._lost: dict[tuple[str, int, int], RunStep] = {}
         self._tools: dict[str, RunTool] = {}
+        self._early: list[Callable[[SessionTx], Awaitable[object]]] = []
 
     async def begin(self, write: Write) -> None:
         """What a write did before it came to anything: a step opens its turn, steering is noted."""
@@ -59,6 +60,7 @@ class Player:
             return
         try:
             await play(self, write)
+            await self._catch_up()
             if expires_at := getattr(write.done, "expires_at", ""):
                 await owned.place_expiry(self._shadow.conn, session_uid=self._session.session_uid, expires_at=moment(expires_at))
         except Exception as error:
@@ -77,18 +79,24 @@ class Player:
         if step.opening:
             async with self._tx(step.turn.turn_id, step.opening.birth) as tx:
                 await open_turn(tx, step.turn, step.step, step.opening, step.profile, step.config)
+            await self._catch_up()
 
     async def _beside_a_turn(self, make: Callable[[SessionTx], Awaitable[object]]) -> None:
-        """A write that doesn't wait for the live turn. It found the session's row, so if there is none yet, the first turn's step had made it,
-        though its worker was lost and never said so.
+        """A write that doesn't wait for the live turn. It found the session's row, so if there is none yet, the first turn's step had made it:
+        one whose worker was lost and never said so, or one that was asked for behind the write, which waited for it.
         """
         try:
             async with self._tx() as tx:
                 await make(tx)
         except SessionGone:
-            await self._opened([step for step in self._lost.values() if step.opening and step.opening.birth][-1])
-            async with self._tx() as tx:
-                await make(tx)
+            self._early.append(make)
+            if lost := [step for step in self._lost.values() if step.opening and step.opening.birth]:
+                await self._opened(lost[-1])
+
+    async def _catch_up(self) -> None:
+        early, self._early = self._early, []
+        for make in early:
+            await self._beside_a_turn(make)
 
     async def _step(self, write: Write) -> None:
         if write.done.state not in ("refused", "stale"):
