@@ -21,7 +21,7 @@ from tests.system import running_system
 
 LONG = bool(os.environ.get("TEST_LONG"))
 HOW_MUCH = ["--max-examples", "40"] if LONG else ["--max-examples", "2", "--phases", "fuzzing"]
-PATIENT = ["--request-timeout", "100", "--suppress-health-check", "all"]
+PATIENT = ["--suppress-health-check", "all"]
 CASES = 2000 if LONG else 30
 """What a run must at least have tried."""
 
