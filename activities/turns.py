@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from datetime import timedelta
 from typing import Any
 
@@ -95,10 +95,10 @@ class Turns:
     async def note_steering(self, steering: NoteSteering) -> SteeringNoted:
         """Stores steering as pending and tells where it arrived."""
         async with beating():
-            return await guarded(self._once_begun(steering.session, lambda: patiently(lambda: self._note_steering(steering))))
+            return await guarded(self._once_begun(steering))
 
-    async def _once_begun(self, session: SessionRef, write: Callable[[], Awaitable[SteeringNoted]]) -> SteeringNoted:
-        """What came on the heels of a session's first message waits a moment for the row that this one's turn makes.
+    async def _once_begun(self, steering: NoteSteering) -> SteeringNoted:
+        """Steering that came on the heels of a session's first message waits a moment for the row that this one's turn makes.
 
         Raises SessionGone if there is none by then, or if the session was erased.
         """
@@ -106,10 +106,10 @@ class Turns:
         last = clock() + BEGUN_SECONDS
         while True:
             try:
-                return await write()
+                return await patiently(lambda: self._note_steering(steering))
             except SessionGone:
                 async with self._kit.db.connection() as conn:
-                    erased = await sql.rows_erased(conn, id=session.session_uid) is not None
+                    erased = await sql.rows_erased(conn, id=steering.session.session_uid) is not None
                 if erased or clock() > last:
                     raise
                 await asyncio.sleep(BEGUN_AGAIN_SECONDS)

@@ -69,8 +69,13 @@ def say_error(error: BaseException) -> None:
             traceback.print_exception(error)
     elif type(error) is not SetupError:
         text = f"{type(error).__name__}: {text}"
+    complain(text)
+
+
+def complain(text: str) -> None:
+    """The words as one line on stderr."""
     with suppress(OSError, ValueError):
-        print(f"outlast: {text}", file=sys.stderr, flush=True)
+        print(f"outlast: {' '.join(text.split())}", file=sys.stderr, flush=True)
 
 
 def leave(code: int) -> NoReturn:

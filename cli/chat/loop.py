@@ -7,8 +7,7 @@ from typing import Any
 
 from cli.chat.client import ApiClient, ApiLost, ApiProblem, TurnStream, new_id, place_of
 from cli.chat.screen import Screen
-from cli.running import say_error
-from workflows.contracts.errors import OutlastError, SetupError
+from cli.running import complain
 
 SHOWN = 6
 """How many messages of an old session are shown."""
@@ -37,16 +36,11 @@ def run_chat(url: str, token: str | None = None, *, session: str | None, profile
         screen.fresh_line()
     except (ApiProblem, ApiLost) as error:
         screen.fresh_line()
-        _say(error)
+        complain(str(error))  # who talks to it has no use for the name of a class
         return FAILED
     finally:
         chat.farewell(asked=once is None)
     return 0
-
-
-def _say(error: OutlastError) -> None:
-    """What the API refused, or that it is not there, in one line: who talks to it has no use for the name of a class."""
-    say_error(SetupError(str(error)))
 
 
 class Chat:
@@ -105,7 +99,7 @@ class Chat:
                 self._answer_host() if self._pending else self._send_message()
             except ApiProblem as problem:
                 self._screen.fresh_line()
-                _say(problem)
+                complain(str(problem))
                 self._look_again()
 
     def farewell(self, *, asked: bool) -> None:

@@ -45,8 +45,7 @@ async def run_replay(settings: Settings, batch: Batch) -> bool:
     verdicts = await (_of_server(settings, batch) if batch.from_server else _of_files(settings, batch))
     if not verdicts:
         raise SetupError("there is no history to replay: nothing was proven")
-    console = Console()
-    console = Console(width=max(console.width, report.WIDTH))
+    console = Console(width=max(Console().width, report.WIDTH))
     console.print(report.summary(verdicts, time.perf_counter() - began))
     for told in report.differences(verdicts):
         console.print(told, markup=False, highlight=False, soft_wrap=True)

@@ -134,7 +134,7 @@ class TemporalServer:
 
     def signal(self, wanted: signal.Signals) -> None:
         """Sends the process a signal: SIGKILL, SIGSTOP and SIGCONT are what tests need."""
-        if self._process:
+        if self._process and self._process.poll() is None:
             send(psutil.Process(self._process.pid), wanted)
             if wanted == signal.SIGKILL:
                 self._process.wait()

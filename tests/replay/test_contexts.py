@@ -1,12 +1,10 @@
 """Whose a payload is, as the sandbox of workers answers it, is what the SDK's own would have said: in each kept history, for each payload."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 from temporalio.api.enums.v1 import CommandType
-from temporalio.client import WorkflowHistory
 from temporalio.converter import ActivitySerializationContext, StorageDriverStoreContext, WorkflowSerializationContext
-from temporalio.worker import Replayer, WorkflowInstance, WorkflowInstanceDetails
+from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
 
 from activities.db.client import data_converter
 from activities.db.encryption import KEY_BYTES, AesGcmCodec
@@ -14,8 +12,9 @@ from activities.db.pool import Database
 from activities.db.storage import Storage
 from activities.sandbox import Sandbox
 from settings import DatabaseSettings, Settings
-from tests.replay.corpus import KEPT, kept
-from worker import WORKFLOWS, flow_digest, workflow_runner
+from tests.replay.corpus import KEPT
+from tests.replay.test_histories import replayed, replayer
+from worker import workflow_runner
 
 KINDS = {
     None,
@@ -62,17 +61,10 @@ async def test_s60_the_sandbox_knows_whose_a_payload_is() -> None:
     settings = Settings(database=DatabaseSettings(url="postgresql://127.0.0.1:1/none"))
     database = await Database.open(settings.database)
     outside = Storage(settings, database).external(read_only=True)
-
-    async def each() -> AsyncIterator[WorkflowHistory]:
-        for path in KEPT:
-            yield kept(path)
-
-    judge = Replayer(
-        workflows=WORKFLOWS,
-        data_converter=data_converter(outside, AesGcmCodec({"k": bytes(KEY_BYTES)})),
-        workflow_runner=Compared(restrictions=workflow_runner().restrictions),
-        build_id=flow_digest(),
+    judge = replayer(
+        converter=data_converter(outside, AesGcmCodec({"k": bytes(KEY_BYTES)})),
+        runner=Compared(restrictions=workflow_runner().restrictions),
     )
-    assert dict((await judge.replay_workflows(each(), raise_on_replay_failure=False)).replay_failures) == {}
+    assert dict((await replayed(judge, KEPT)).replay_failures) == {}
     await database.close()
     assert kinds == {"serialized": KINDS, "stored": KINDS}

@@ -9,7 +9,7 @@ import asyncpg
 from temporalio import workflow
 from temporalio.client import WorkflowHistory
 from temporalio.converter import DataConverter
-from temporalio.worker import Replayer, WorkflowReplayResults
+from temporalio.worker import Replayer, WorkflowReplayResults, WorkflowRunner
 
 from activities.db.client import data_converter
 from activities.db.encryption import codec_of
@@ -27,11 +27,11 @@ from tests.system import running_system
 from worker import WORKFLOWS, flow_digest, workflow_runner
 
 
-def replayer(*workflows: type, converter: DataConverter | None = None) -> Replayer:
+def replayer(*workflows: type, converter: DataConverter | None = None, runner: WorkflowRunner | None = None) -> Replayer:
     return Replayer(
         workflows=workflows or WORKFLOWS,
         data_converter=converter or data_converter(None),
-        workflow_runner=workflow_runner(),
+        workflow_runner=runner or workflow_runner(),
         build_id=flow_digest(),
     )
 
