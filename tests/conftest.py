@@ -1,6 +1,7 @@
 """Fixtures of every tier. Nothing starts before a test asks for it, and nothing heavy is imported here."""
 
 import asyncio
+import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -29,6 +30,28 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_asyncio_loop_factories() -> "dict[str, Callable[[], asyncio.AbstractEventLoop]]":
     """Tests run on the event loop that programs run on."""
     return {"uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """Whoever sets up logging does it for the whole process: what a test sets up ends with it."""
+    before = {logger: _set_up(logger) for logger in _loggers()}
+    yield
+    logging.captureWarnings(False)
+    for logger in _loggers():
+        # A logger that is new keeps the handlers that its library gave it.
+        level, propagates, disabled, handlers = before.get(logger, (logging.NOTSET, True, False, logger.handlers))
+        logger.setLevel(level)
+        logger.propagate, logger.disabled, logger.handlers = propagates, disabled, list(handlers)
+
+
+def _loggers() -> list[logging.Logger]:
+    known = logging.Logger.manager.loggerDict.values()
+    return [logging.getLogger(), *(logger for logger in known if isinstance(logger, logging.Logger))]
+
+
+def _set_up(logger: logging.Logger) -> tuple[int, bool, bool, list[logging.Handler]]:
+    return logger.level, logger.propagate, logger.disabled, list(logger.handlers)
 
 
 @pytest.fixture(scope="session")

@@ -2,11 +2,11 @@
 
 import io
 import json
-import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
+from temporalio import activity, workflow
 
 from cli import spans
 from cli.logs import keep_ids_out_of_messages, log_to_stderr
@@ -21,16 +21,15 @@ SECRETS = ("walrus", "petrel", "gannet", "puffin")
 
 
 @pytest.fixture
-def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lines]:
+def logged(monkeypatch: pytest.MonkeyPatch) -> Lines:
     """What this process has logged by now, each line parsed."""
-    written, root = io.StringIO(), logging.getLogger()
-    before, level = list(root.handlers), root.level
+    written = io.StringIO()
     monkeypatch.setattr(sys, "stderr", written)
     log_to_stderr(LogSettings(format="json"), spans.ids)
+    for adapter, marked in ((activity.logger, "activity_info_on_message"), (workflow.logger, "workflow_info_on_message")):
+        monkeypatch.setattr(adapter, marked, getattr(adapter, marked))  # given back when the test ends
     keep_ids_out_of_messages()
-    yield lambda: [json.loads(line) for line in written.getvalue().splitlines()]
-    logging.captureWarnings(False)
-    root.handlers, root.level = before, level
+    return lambda: [json.loads(line) for line in written.getvalue().splitlines()]
 
 
 async def test_every_line_about_a_session_has_its_ids_and_no_content(database_url: str, temporal_address: str, logged: Lines) -> None:
