@@ -145,23 +145,19 @@ class Workflows:
         telemetry.identify(tenant=payload.tenant, session_id=session_id)
         workflow_id = session_workflow_id(payload.tenant, session_id)
         turnstile = self._turnstiles.setdefault(workflow_id, asyncio.Semaphore(AT_ONCE))
+        known = payload.rows is not None and payload.rows.session_uid is not None
 
         async def offer(life: int) -> _R:
-            taken: _R
-            if start:
-                summary = f"conversation of {payload.principal}, tenant {payload.tenant}"
-                operation = session_start(payload.tenant, session_id, self._task_queue, summary)
-                offered_as = f"{update_id}/{life}" if life else update_id
+            if not start or (known and not life):
                 try:
-                    taken = await self._client.execute_update_with_start_workflow(
-                        name, payload, id=offered_as, result_type=answer, start_workflow_operation=operation
+                    taken: _R = await self._client.get_workflow_handle(workflow_id).execute_update(
+                        name, payload, id=update_id, result_type=answer
                     )
-                except BaseException:
-                    await forget_failure(operation)
-                    raise
-            else:
-                taken = await self._client.get_workflow_handle(workflow_id).execute_update(name, payload, id=update_id, result_type=answer)
-            return taken
+                    return taken
+                except RPCError as error:
+                    if not start or error.status != RPCStatusCode.NOT_FOUND:
+                        raise
+            return await self._begin(session_id, name, payload, answer, f"{update_id}/{life}" if life else update_id)
 
         sent = False
         try:
@@ -170,6 +166,19 @@ class Workflows:
                 return await _until_taken(offer, absent_again=start)
         except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
             raise ServiceUnavailable("temporal", "the session did not answer in time", maybe_happened=sent) from error
+
+    async def _begin(self, session_id: str, name: str, payload: Input, answer: type[_R], update_id: str) -> _R:
+        """An update of a workflow that is started unless it runs. Temporal takes longer for that than for an update alone."""
+        summary = f"conversation of {payload.principal}, tenant {payload.tenant}"
+        operation = session_start(payload.tenant, session_id, self._task_queue, summary)
+        try:
+            taken: _R = await self._client.execute_update_with_start_workflow(
+                name, payload, id=update_id, result_type=answer, start_workflow_operation=operation
+            )
+        except BaseException:
+            await forget_failure(operation)
+            raise
+        return taken
 
     @asynccontextmanager
     async def _more_patience(self, limit: asyncio.Timeout) -> AsyncIterator[None]:
