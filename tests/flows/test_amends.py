@@ -5,10 +5,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal
 from uuid import uuid4
 
+import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
 
 from tests.flows.scripted import Scripted, answers, asks_host, ended, refused, session_with
-from tests.flows.test_meeting import held
+from tests.flows.test_meeting import accepted, held
+from workflows.contracts import policies
 from workflows.contracts.erasures import EraseHistories, EraseRows
 from workflows.contracts.inputs import AmendInput, CardInput, CloseInput, SteerInput
 from workflows.contracts.sessions import AmendSession, PostCard, Remind, Written
@@ -146,7 +148,10 @@ async def test_replace_hangs_where_the_abandoned_message_hung(temporal: Client) 
     assert parents == [None, first["message_id"], first["message_id"], third]
 
 
-def _timed(deadline: float | None, remind: float | None, *call_ids: str, handover: Literal["one", "all"] = "one") -> Scripted:
+def _timed(
+    deadline: float | None, remind: float | None, *call_ids: str, handover: Literal["one", "all"] = "one", ago: float = 0.0
+) -> Scripted:
+    """The model asks for these calls, which have been waited for for `ago` seconds already."""
     calls = tuple(
         OpenCall(call_id=call_id, tool_name="open_page", category="host", deadline_seconds=deadline, remind_seconds=remind)
         for call_id in call_ids
@@ -155,13 +160,19 @@ def _timed(deadline: float | None, remind: float | None, *call_ids: str, handove
     async def script(step: RunStep) -> StepDone:
         if step.turn.kind == "continuation":
             return StepDone(state="answered", at=_now())
-        return StepDone(state="paused", host_calls=calls, handover=handover, at=_now())
+        return StepDone(state="paused", host_calls=calls, handover=handover, at=_now(ago))
 
     return Scripted(step=script)
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat()
+def _now(ago: float = 0.0) -> str:
+    return (datetime.now(UTC) - timedelta(seconds=ago)).isoformat()
+
+
+def _answered_early(scripted: Scripted, go_on: asyncio.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Holds the model's first answer. A result that comes meanwhile waits, and is taken as soon as the call is asked for: no deadline is before it."""
+    monkeypatch.setattr(policies, "LATE_INPUT_WAIT", timedelta(hours=1))
+    scripted.step = held(go_on, 1, then=scripted.step)
 
 
 async def test_s58_a_deadline_records_unknown_and_the_model_goes_on(temporal: Client) -> None:
@@ -177,47 +188,52 @@ async def test_s58_a_deadline_records_unknown_and_the_model_goes_on(temporal: Cl
     assert last and last.result and last.result.outcome == "expired"
 
 
-async def test_s58_a_result_in_time_disarms_the_deadline(temporal: Client) -> None:
-    scripted = _timed(3.0, None, "c1")
+async def test_s58_a_result_in_time_disarms_the_deadline(temporal: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    deadline, go_on = 3.0, asyncio.Event()
+    scripted = _timed(deadline, None, "c1")
+    _answered_early(scripted, go_on, monkeypatch)
     async with session_with(temporal, scripted) as session:
         await session.say()
-        await ended(session, 1)
-        await session.answer("c1")
+        answer = asyncio.create_task(session.answer("c1"))
+        await accepted(session, 2)
+        go_on.set()
+        await answer
         await ended(session, 2)
-        await asyncio.sleep(3.3)
+        await asyncio.sleep(deadline + 0.3)
         assert (await session.head()).turn_number == 2
 
 
-async def test_s58_a_result_does_not_put_off_the_deadlines_of_the_others(temporal: Client) -> None:
-    deadline = 4.0
-    scripted = _timed(deadline, None, "c1", "c2", handover="all")
+async def test_s58_a_result_does_not_put_off_the_deadlines_of_the_others(temporal: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    deadline, left, go_on = 3600.0, 3.0, asyncio.Event()
+    scripted = _timed(deadline, None, "c1", "c2", handover="all", ago=deadline - left)
+    _answered_early(scripted, go_on, monkeypatch)
     async with session_with(temporal, scripted) as session:
         await session.say()
-        asked = (await session.until(lambda head: head.batch is not None)).batch
-        await asyncio.sleep(deadline / 2)
-        await session.answer("c1")
-        await ended(session, 3)
+        answer = asyncio.create_task(session.answer("c1"))
+        await accepted(session, 2)
+        due = datetime.now(UTC) + timedelta(seconds=left)
+        go_on.set()
+        await answer
+        await ended(session, 3)  # counted from the result, it would be due in an hour
         expired = scripted.steps[-1]
-        assert asked and expired.opening and expired.opening.result and expired.opening.result.call_id == "c2"
-        waited = datetime.fromisoformat(expired.turn.accepted_at) - datetime.fromisoformat(asked.asked_at["c2"])
-        assert deadline <= waited.total_seconds() < 1.5 * deadline, "counted from the result, it would be due half a deadline later"
+        assert expired.opening and expired.opening.result and expired.opening.result.call_id == "c2"
+        assert datetime.fromisoformat(expired.turn.accepted_at) >= due
 
 
 async def test_r176_r178_expiry_slides_with_every_turn_and_ends_the_session(temporal: Client) -> None:
     due: list[datetime] = []
+    go_on = asyncio.Event()
 
     async def expiring(step: RunStep) -> StepDone:
         at = datetime.now(UTC)
-        due.append(at + timedelta(seconds=3))
+        due.append(at + timedelta(seconds=step.turn.number))
         return StepDone(state="answered", at=at.isoformat(), expires_at=due[-1].isoformat())
 
-    scripted = Scripted(step=expiring)
+    scripted = Scripted(step=held(go_on, 1, then=expiring))
     async with session_with(temporal, scripted) as session:
         await session.say()
-        await ended(session, 1)
-        await asyncio.sleep(0.5)
-        await session.say()
-        await ended(session, 2)
+        await session.say(when_busy="enqueue")
+        go_on.set()
         await session.handle.result()
         (erased,) = scripted.of(EraseRows)
         assert datetime.fromisoformat(erased.at) >= due[1] > due[0]

@@ -5,9 +5,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
-from tests.flows.scripted import AT, Script, Scripted, answers, asks_host, cancelled, ended, refused, session_with
+from tests.flows.scripted import AT, Script, Scripted, Session, answers, asks_host, cancelled, ended, refused, session_with
+from tests.services import PATIENCE_SECONDS
 from workflows.contracts.inputs import AmendInput, CancelInput, CardInput, CloseInput, ContinuationInput, RetryInput, RowsSaid, SteerInput
 from workflows.contracts.steps import RunStep, StepDone
 from workflows.contracts.turns import EndTurn, HandOver, NoteSteering, SteeringNoted, TurnEnded
@@ -48,6 +50,16 @@ def held_noting(noting: asyncio.Event, go_on: asyncio.Event, **said: Any) -> Cal
         return SteeringNoted(**said)
 
     return note
+
+
+async def accepted(session: Session, inputs: int) -> None:
+    """Waits until so many updates are in the history."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            history = await session.handle.fetch_history()
+            if sum(event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED for event in history.events) >= inputs:
+                return
+            await asyncio.sleep(0.02)
 
 
 async def test_s39_a_retry_is_a_change_that_others_have_to_expect(temporal: Client) -> None:
@@ -92,7 +104,7 @@ async def test_s39_who_comes_while_steering_that_insists_is_noted_is_judged_afte
         steering = asyncio.create_task(session.send("steer", SteerInput(id="g1", content="brief", expected_revision=revision)))
         await noting.wait()
         late = asyncio.create_task(refused(session.say("late", expected_revision=revision)))
-        await asyncio.wait({late}, timeout=0.2)
+        await accepted(session, 3)
         go_on.set()
         assert (await steering)["delivery"] == "promoted" and (await late).code == "conversation_conflict"
 
@@ -206,7 +218,7 @@ async def test_s20_who_waits_while_a_session_is_deleted_is_told_so(temporal: Cli
         steering = asyncio.create_task(refused(session.send("steer", SteerInput(id="g1", content="brief", expected_revision=revision))))
         await noting.wait()
         late = asyncio.create_task(refused(session.say("late", expected_revision=revision)))
-        await asyncio.wait({late}, timeout=0.2)
+        await accepted(session, 3)
         await session.send("close", CloseInput())
         go_on.set()
         assert ((await steering).code, (await late).code) == ("closed", "closed")

@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 from temporalio import activity
@@ -108,7 +109,7 @@ async def drains(session: Session) -> None:
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             try:
-                await session._once("cancel", CancelInput(), f"drains-{id(object())}")
+                await session._once("cancel", CancelInput(), f"drains-{uuid4()}")
             except Refusal as refusal:
                 assert refusal.code == "rolling"
                 return

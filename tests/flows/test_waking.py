@@ -4,26 +4,15 @@ import asyncio
 from dataclasses import dataclass, field
 
 from temporalio import activity
-from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
-from tests.flows.scripted import Scripted, Session, ended, refused, session_with
-from tests.flows.test_meeting import held, held_noting
+from tests.flows.scripted import Scripted, ended, refused, session_with
+from tests.flows.test_meeting import accepted, held, held_noting
 from tests.services import PATIENCE_SECONDS
 from workflows.contracts.inputs import AmendInput, CardInput, CloseInput, ContinuationInput, RetryInput, RowsSaid, SteerInput
 from workflows.contracts.sessions import PostCard, Written
 
 NOTE = [{"kind": "component", "type": "note"}]
-
-
-async def accepted(session: Session, inputs: int) -> None:
-    """Waits until so many updates are in the history."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while True:
-            history = await session.handle.fetch_history()
-            if sum(event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED for event in history.events) >= inputs:
-                return
-            await asyncio.sleep(0.02)
 
 
 async def test_s40_a_result_and_a_retry_that_wake_up_behind_a_card_wait_for_it_too(temporal: Client) -> None:
