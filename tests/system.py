@@ -33,6 +33,7 @@ from tests.services import PATIENCE_SECONDS
 from worker import WORKFLOWS, build_worker, measured
 from workflows.contracts.naming import session_workflow_id
 from workflows.model.session import Caller
+from workflows.model.state import Head, LastTurn
 
 ASSISTANTS = str(Path(__file__).parent / "assistants.py")
 SCRIPTED: dict[str, Any] = {
@@ -135,6 +136,17 @@ class System:
             return bool(head.get("turn_number") == turns) and (await self.get(f"/sessions/{session}"))["live_turn"] is None
 
         await self.until(done, seconds)
+
+    async def heard(self, turn: Answer) -> LastTurn:
+        """Waits until the workflow has heard of an answered turn's end, which rows show a moment before; how it ended there."""
+
+        async def last() -> LastTurn | None:
+            head: Head = await self.workflow(turn["session_id"]).query("head", result_type=Head)
+            known = head.last_turn
+            return known if known and (known.turn.turn_id, known.turn.attempt) == (turn["turn_id"], turn["attempt"]) else None
+
+        found: LastTurn = await self.until(last)
+        return found
 
     async def streaming(self) -> None:
         """Waits until a turn has streamed some text."""

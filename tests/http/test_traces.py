@@ -10,6 +10,7 @@ from activities.tracing import worker_interceptors
 from settings import TracingSettings
 from tests.models import calls, raises, says, script, waits
 from tests.replay.corpus import KEPT, kept
+from tests.replay.telling import Told
 from tests.replay.test_histories import replayer
 from tests.spans import Spans, of, trace_of
 from tests.system import running_system
@@ -69,6 +70,7 @@ async def test_a_turn_is_one_span_of_its_input_through_a_rollover_and_another_wo
     async with running_system(database_url, temporal_address, script(says("two"), says("three")), like=before, tracing=ON) as after:
         await after.until(lambda: len(after.script.requests) == 2)
         await after.until(lambda: len(spans.named("turn")) == 3)
+        await Told.of(after).at_rest("s1")  # the end of a history that is cut before would be decided, and told, by its replay
         histories = await after.histories("s1")
         await after.chat("s1", "roll is done")
     turns = {turn_id: spans.named("turn", turn_id=turn_id) for turn_id in (second["turn_id"], third["turn_id"])}

@@ -22,8 +22,8 @@ async def ended_with(system: System, session: str, turn: Answer, error: str) -> 
     assert kinds(events, turn["turn_id"]).count("turn.final") == 1
     row = next(row for row in await system.messages(session) if row["id"] == turn["message_id"])
     assert row["error"] == turn["error"]
-    head = await system.workflow(session).query("head")
-    assert head["last_turn"]["error"]["type"] == error
+    heard = (await system.heard(turn)).error
+    assert heard and heard.type == error
     assert (await system.get(f"/sessions/{session}"))["status"] == "idle"
     return row
 
