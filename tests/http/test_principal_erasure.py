@@ -36,19 +36,12 @@ async def test_s20_s78_all_that_is_a_persons_goes_across_a_crash_and_nothing_els
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", own_temporal.address)
     scripted = script(says(LATER), says("hi"), says(WORD), calls(("h1", "open_page", {"url": WORD})), says(WORD), hangs(WORD))
-    async with running_system(database_url, own_temporal.address, scripted, worker_shutdown_seconds=0.5) as system:
-        await say(system, "later", LATER, ALICE)
-        await system.conn.execute("update sessions set created_at = now() + interval '1 hour'")
-        await say(system, "bobs", "hello", BOB)
-        for session in ("idle", "waits", "lost"):
-            await say(system, session, WORD, ALICE)
-        await system.workflow("lost").terminate()
-        titled = await system.http.patch("/api/sessions/idle", json={"title": WORD}, headers=ALICE | {"idempotency-key": WORD})
-        assert titled.status_code == 200
-        await say(system, "live", WORD, ALICE, wait=False)
-        await system.until(lambda: len(scripted.requests) == 6)
-        erasure_id = await start_erasure(system.kit.db, system.temporal, system.settings.task_queue, system.tenant, "alice")
-        await system.until(lambda: system.conn.fetchval("select true from erasures where id = $1", erasure_id))
+    with monkeypatch.context() as held:
+        held.setattr(Runs, "delete", not_yet)
+        async with running_system(database_url, own_temporal.address, scripted, worker_shutdown_seconds=0.5) as system:
+            await _live_sessions(system)
+            erasure_id = await start_erasure(system.kit.db, system.temporal, system.settings.task_queue, system.tenant, "alice")
+            await system.until(lambda: system.conn.fetchval("select true from erasures where id = $1", erasure_id))
     async with running_system(database_url, own_temporal.address, scripted, like=system) as system:
         await run_erase(system.settings, system.tenant, "alice", yes=True)
         receipt = json.loads(capsys.readouterr().out)
@@ -66,6 +59,20 @@ async def test_s20_s78_all_that_is_a_persons_goes_across_a_crash_and_nothing_els
         assert [(act["target"], json.loads(act["facts"])) for act in acts] == [("alice", {"erasure_id": str(erasure_id)})]
         assert acts[0]["principal"].startswith("operator:")
         assert await system.conn.fetchval("select count(*) from audit where action = 'erase' and session_uid is not null") == 4
+
+
+async def _live_sessions(system: System) -> None:
+    """One of Bob's, and Alice's: one that is made after her erasure, and four that go with it, the last one in the middle of a turn."""
+    await say(system, "later", LATER, ALICE)
+    await system.conn.execute("update sessions set created_at = now() + interval '1 hour'")
+    await say(system, "bobs", "hello", BOB)
+    for session in ("idle", "waits", "lost"):
+        await say(system, session, WORD, ALICE)
+    await system.workflow("lost").terminate()
+    titled = await system.http.patch("/api/sessions/idle", json={"title": WORD}, headers=ALICE | {"idempotency-key": WORD})
+    assert titled.status_code == 200
+    await say(system, "live", WORD, ALICE, wait=False)
+    await system.until(lambda: len(system.script.requests) == 6)
 
 
 async def _readable_to_admins_and_the_person(system: System, erasure_id: UUID) -> None:

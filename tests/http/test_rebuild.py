@@ -15,7 +15,7 @@ from tests.damages import DAMAGES, Damage, do
 from tests.everything import rolled, session_of, steer, told, used_everything, verifying
 from tests.io.keys import keys
 from tests.models import says, script, waits
-from tests.replay.telling import Between, losing
+from tests.replay.telling import Between, losing, until_set
 from tests.services import as_runtime
 from tests.system import System, running_system
 from workflows.contracts.errors import SetupError
@@ -205,13 +205,7 @@ async def test_r69_steering_and_a_title_that_came_while_the_first_turns_step_was
 
 async def test_r69_a_session_is_verified_while_an_earlier_one_of_its_id_is_being_erased(database_url: str, temporal_address: str) -> None:
     between, go_on = Between(), asyncio.Event()
-
-    async def held(name: str, done: Any) -> Any:
-        if name == "erase_payloads":
-            await go_on.wait()
-        return done
-
-    between.after = held
+    between.after = until_set(go_on, "erase_payloads")
     async with running_system(database_url, temporal_address, script(says("Hello.")), interceptors=[between]) as system:
         await system.chat("s1", "long " * 40_000)
         assert (await system.http.delete("/api/sessions/s1")).status_code == 202

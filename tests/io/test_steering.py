@@ -6,6 +6,7 @@ from typing import Any
 from pydantic_ai.messages import ModelMessage, UserPromptPart
 
 from tests.models import calls, hangs, says, script, waits
+from tests.replay.telling import Between, until_set
 from tests.system import System, running_system
 from workflows.contracts.inputs import SteerInput
 
@@ -27,11 +28,13 @@ def prompts(messages: list[ModelMessage]) -> list[str]:
 
 
 async def test_r143_steering_during_a_server_tool_reaches_the_next_step_once(database_url: str, temporal_address: str) -> None:
-    scripted = script(calls(("c1", "wait_for", {"seconds": 1.5})), says("done"))
-    async with running_system(database_url, temporal_address, scripted) as system:
+    scripted, between, go_on = script(calls(("c1", "wait_for", {"seconds": 0})), says("done")), Between(), asyncio.Event()
+    between.after = until_set(go_on, "run_tool")
+    async with running_system(database_url, temporal_address, scripted, interceptors=[between]) as system:
         turn = await system.submit("s1")
         await system.until(lambda: system.conn.fetchval("select count(*) from calls"))
         assert (await steer(system, "s1", "be brief"))["delivery"] == "queued"
+        go_on.set()
         await system.idle("s1", 1)
         assert prompts(scripted.requests[1]) == ["hello", "be brief"]
         assert [part.content for part in scripted.results()] == ["waited"]

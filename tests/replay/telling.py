@@ -80,6 +80,17 @@ def losing(which: Callable[[str, Any], bool], *, late: float = 0.0) -> After:
     return after
 
 
+def until_set(go_on: asyncio.Event, activity: str) -> After:
+    """Keeps the results of an activity back: until the event is set it is under way, as the workflow sees it."""
+
+    async def after(name: str, done: Any) -> Any:
+        if name == activity:
+            await go_on.wait()
+        return done
+
+    return after
+
+
 class _Watched(ActivityInboundInterceptor):
     def __init__(self, next: ActivityInboundInterceptor, between: Between) -> None:
         super().__init__(next)

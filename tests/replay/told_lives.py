@@ -9,7 +9,7 @@ from cli.erasing import start_erasure
 from tests.everything import rolled
 from tests.io.keys import keys
 from tests.models import calls, hangs, says, waits
-from tests.replay.telling import Between, Story, Told, asked, losing, to_its_end
+from tests.replay.telling import Between, Story, Told, asked, losing, to_its_end, until_set
 from tests.replay.told_hosts import BATCH
 from workflows.contracts.naming import principal_erasure_workflow_id
 
@@ -76,13 +76,7 @@ async def _unheard(system: Told) -> None:
     UNHEARD.after = nonsense
     await system.chat("unheard", "one")
     go_on = asyncio.Event()
-
-    async def late(name: str, done: Any) -> Any:
-        if name == "run_step":
-            await go_on.wait()
-        return done
-
-    UNHEARD.after = late
+    UNHEARD.after = until_set(go_on, "run_step")
     await system.post("/chat", {"session_id": "unheard", "content": "two"})
     inputs = [
         asyncio.create_task(system.post("/sessions/unheard/cancel")),
