@@ -132,8 +132,8 @@ async def test_r88_who_waits_for_a_process_that_dies_goes_on(locks: StepLocks, m
         with pytest.raises(TimeoutError):
             async with locks.hold("step", wait=2 * POLL_SECONDS):
                 pytest.fail("held twice")
-        asyncio.get_running_loop().call_later(0.3, holder.kill)
         began = time.monotonic()
+        asyncio.get_running_loop().call_later(0.3, holder.kill)
         async with locks.hold("step"):
             assert 0.25 < time.monotonic() - began < 0.3 + POLL_SECONDS + AT_ONCE
 

@@ -20,6 +20,18 @@ async def use(database: Database) -> int:
     return value
 
 
+async def until_asleep(url: str, sleepers: int) -> None:
+    """Waits until Postgres is in the middle of so many statements that sleep."""
+    look = await asyncpg.connect(url)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while (
+            await look.fetchval("select count(*) from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()")
+            < sleepers
+        ):
+            await asyncio.sleep(0.02)
+    await look.close()
+
+
 async def test_r15_lost_then_back(bare_postgres: PostgresServer) -> None:
     database = await Database.open(DatabaseSettings(url=bare_postgres.url("postgres")))
     await asyncio.gather(*(use(database) for _ in range(5)))
@@ -48,10 +60,10 @@ async def test_r15_killed_in_the_middle_of_statements(bare_postgres: PostgresSer
 
     async def sleep() -> None:
         async with database.transaction() as connection:
-            await connection.execute("select pg_sleep(4)")
+            await connection.execute("select pg_sleep(60)")
 
     asleep = [asyncio.create_task(sleep()) for _ in range(4)]
-    await asyncio.sleep(0.3)
+    await until_asleep(bare_postgres.url("postgres"), 4)
     bare_postgres.signal(signal.SIGKILL)
     results = await asyncio.gather(*asleep, return_exceptions=True)
     assert [type(result) for result in results] == [ServiceUnavailable] * 4
@@ -75,7 +87,7 @@ async def test_r16_a_server_that_hangs_is_unavailable_in_time(bare_postgres: Pos
         database.ping(limit), use(database), hang_in_a_transaction(), *(use(database) for _ in range(20)), return_exceptions=True
     )
     assert {type(result) for result in results} == {ServiceUnavailable}
-    assert time.monotonic() - began < 2 * limit, "not one after the other"
+    assert time.monotonic() - began < 5 * limit, "not one after the other"
     bare_postgres.signal(signal.SIGCONT)
     assert await asyncio.gather(*(use(database) for _ in range(20))) == [1] * 20
     await database.close()
@@ -146,10 +158,10 @@ async def test_a_cancelled_statement_frees_its_connection(database: Database) ->
 
     async def sleep() -> None:
         async with one.transaction() as connection:
-            await connection.execute("select pg_sleep(30)")
+            await connection.execute("select pg_sleep(60)")
 
     asleep = [asyncio.create_task(sleep()) for _ in range(2)]
-    await asyncio.sleep(0.2)
+    await until_asleep(database.settings.url, 2)
     for task in asleep:
         task.cancel()
     results = await asyncio.gather(*asleep, return_exceptions=True)
