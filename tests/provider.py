@@ -10,7 +10,8 @@ whose last message holds that text, before the list is looked at.
 
 end: `done` as it should be; `cut` the body ends cleanly, too early; `fin` the connection closes in mid-body; `reset` it is reset;
 `stall` nothing more comes until the client leaves; `garbage` a chunk that is no JSON; `error` an error object in the stream.
-`before` seconds pass before the headers. Calls of one entry come in `chunks` pieces each, interleaved.
+A pause may be an `asyncio.Event` where the test is in the same process: until it is set. `before` seconds pass before the headers.
+Calls of one entry come in `chunks` pieces each, interleaved.
 
 In another process: `python -m tests.provider --port N --script file`; then GET /_requests and POST /_script.
 """
@@ -156,11 +157,14 @@ class Provider:
         await _end(behaviour.get("end", "done"), wire, received, writer)
 
 
-async def _paced(events: Iterator[str | float]) -> AsyncIterator[str]:
+async def _paced(events: Iterator[str | float | asyncio.Event]) -> AsyncIterator[str]:
     for event in events:
+        if isinstance(event, asyncio.Event):
+            await event.wait()
+            continue
         if isinstance(event, str):
             yield event
-        await asyncio.sleep(event if isinstance(event, float) else 0)
+        await asyncio.sleep(0 if isinstance(event, str) else event)
 
 
 async def _end(end: str, wire: wires.Wire, received: Received, writer: asyncio.StreamWriter) -> None:

@@ -1,5 +1,6 @@
 """The two wire formats that tests/provider.py speaks: what a behaviour looks like as server-sent events."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from itertools import zip_longest
@@ -7,9 +8,9 @@ from typing import Any, Protocol
 
 
 class Wire(Protocol):
-    """One answer in one format. A float among the events is a pause in seconds."""
+    """One answer in one format. A float among the events is a pause in seconds, an event of asyncio one until it is set."""
 
-    def events(self) -> Iterator[str | float]: ...
+    def events(self) -> Iterator[str | float | asyncio.Event]: ...
     def closing(self) -> Iterator[str]: ...
     def whole(self) -> dict[str, Any]: ...
 
@@ -32,11 +33,11 @@ class Chat:
         self._steps = behaviour.get("stream", [])
         self._called = sum(len(step.get("calls", ())) for step in self._steps)
 
-    def events(self) -> Iterator[str | float]:
+    def events(self) -> Iterator[str | float | asyncio.Event]:
         first = 0
         for step in self._steps:
             if "pause" in step:
-                yield float(step["pause"])
+                yield step["pause"]
             elif "calls" in step:
                 yield from self._calls(step, first)
                 first += len(step["calls"])
@@ -98,13 +99,13 @@ class Responses:
         self._items: list[dict[str, Any]] = []
         self._number = 0
 
-    def events(self) -> Iterator[str | float]:
+    def events(self) -> Iterator[str | float | asyncio.Event]:
         yield self._named("response.created", response=self._response("in_progress"))
         steps = self._behaviour.get("stream", [])
         for number, step in enumerate(steps):
             before, after = _first(reversed(steps[:number])), _first(iter(steps[number + 1 :]))
             if "pause" in step:
-                yield float(step["pause"])
+                yield step["pause"]
             elif "calls" in step:
                 for one in step["calls"]:
                     yield from self._call(one, step.get("chunks", 1))

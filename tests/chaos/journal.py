@@ -6,6 +6,9 @@ from pathlib import Path
 
 from profiles import HostTool, Profile, ToolContext, tool
 
+LET_GO = ".go"
+"""Behind the journal's name: a file that lets what waits go on."""
+
 
 def _note(call_id: str) -> None:
     with Path(os.environ["JOURNAL"]).open("a") as journal:
@@ -20,6 +23,15 @@ async def note(seconds: float, ctx: ToolContext) -> str:
     return "noted"
 
 
+@tool(timeout_seconds=60)
+async def note_and_wait(ctx: ToolContext) -> str:
+    """Has its effect, and then waits until the journal's test says that it may end."""
+    _note(ctx.call_id)
+    while not Path(os.environ["JOURNAL"] + LET_GO).exists():
+        await asyncio.sleep(0.02)
+    return "noted"
+
+
 @tool(timeout_seconds=60, idempotent=True)
 async def note_again(seconds: float, ctx: ToolContext) -> str:
     """The same, and may run twice; the second time it is quick."""
@@ -31,4 +43,4 @@ async def note_again(seconds: float, ctx: ToolContext) -> str:
 
 OPEN_PAGE = HostTool("open_page", "Opens a page.", {"type": "object", "properties": {"url": {"type": "string"}}, "required": ["url"]})
 
-profile = Profile("journal", "You keep a journal.", tools=[note, note_again], host_tools=[OPEN_PAGE])
+profile = Profile("journal", "You keep a journal.", tools=[note, note_and_wait, note_again], host_tools=[OPEN_PAGE])

@@ -14,6 +14,7 @@ import httpx
 
 from cli.services.postgres import PostgresServer
 from cli.services.temporal import TemporalServer
+from tests.chaos.journal import LET_GO
 from tests.chaos.processes import SIGNING, Program, Programs
 from tests.ports import free_port
 from tests.provider import Provider
@@ -46,6 +47,10 @@ class Stand:
         """How often each call had its effect."""
         path = Path(self.env["JOURNAL"])
         return Counter(path.read_text().split()) if path.exists() else Counter()
+
+    def let_go(self) -> None:
+        """Lets the tools end that wait for it."""
+        Path(self.env["JOURNAL"] + LET_GO).touch()
 
     async def chat(self, content: str = "hello", session: str = "s1", **body: Any) -> dict[str, Any]:
         return await self.post("/api/chat", 200, session_id=session, content=content, **body)

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from typing import Any
 
 import httpx
 
@@ -14,8 +15,18 @@ from tests.ports import free_port
 
 WORDS = 75
 CUT = {"stream": [{"text": f"lost {n} "} for n in range(5)], "end": "stall"}
-WHOLE = {"stream": [part for n in range(WORDS) for part in ({"text": f"wörd {n} 👋 "}, {"pause": 0.06})]}
 TEXT = "".join(f"wörd {n} 👋 " for n in range(WORDS))
+
+
+def whole(*gates: asyncio.Event) -> dict[str, Any]:
+    """An answer of many words, which waits at each gate: there are as many words before, between and behind them."""
+    part = WORDS // (len(gates) + 1)
+    stream: list[dict[str, Any]] = []
+    for number in range(WORDS):
+        if number and number % part == 0 and number // part <= len(gates):
+            stream.append({"pause": gates[number // part - 1]})
+        stream += [{"text": f"wörd {number} 👋 "}, {"pause": 0.06}]
+    return {"stream": stream}
 
 
 class Follower:
@@ -48,7 +59,8 @@ class Follower:
 async def test_r88_s69_readers_of_a_turn_end_alike_though_worker_api_and_postgres_were_lost(
     programs: Programs, own_postgres: PostgresServer, own_temporal: TemporalServer
 ) -> None:
-    async with standing(programs, own_postgres, own_temporal, CUT, WHOLE) as stand:
+    cut, lost = asyncio.Event(), asyncio.Event()
+    async with standing(programs, own_postgres, own_temporal, CUT, whole(cut, lost)) as stand:
         port = free_port()
         other = programs.start("api", env=stand.env | {"OUTLAST_API__PORT": str(port)})
         await other.says("api ready")
@@ -64,11 +76,13 @@ async def test_r88_s69_readers_of_a_turn_end_alike_though_worker_api_and_postgre
         stand.api.kill()
         await until(lambda: two.has("wörd 20 "))
         stand.api.start()
-        await until(lambda: one.has("wörd 25 ") and two.has("wörd 25 "))
+        await until(lambda: one.has("wörd 24 ") and two.has("wörd 24 "))
+        cut.set()
         own_postgres.stop()
         own_postgres.start()
-        await until(lambda: one.has("wörd 50 "))
+        await until(lambda: one.has("wörd 49 "))
         reading.append(asyncio.create_task(late.follow()))
+        lost.set()
         assert await stand.ended(turn["turn_id"]) == "completed"
         async with asyncio.timeout(60):
             await asyncio.gather(*reading)

@@ -15,7 +15,6 @@ from tests.provider import call, says
 from workflows.contracts.naming import session_workflow_id
 
 TAKEOVER_SECONDS = 45.0
-LONGER_THAN_HEARTBEATS = 8.0
 
 
 async def started_again(temporal: TemporalServer, session: str) -> bool:
@@ -23,6 +22,13 @@ async def started_again(temporal: TemporalServer, session: str) -> bool:
     client = await Client.connect(temporal.address)
     history = await client.get_workflow_handle(session_workflow_id("default", session)).fetch_history()
     return any(event.activity_task_started_event_attributes.attempt > 1 for event in history.events)
+
+
+async def begins_again(temporal: TemporalServer, session: str) -> bool:
+    """Whether an activity of the session is being tried a second time, or is about to be."""
+    client = await Client.connect(temporal.address)
+    described = await client.get_workflow_handle(session_workflow_id("default", session)).describe()
+    return any(pending.attempt > 1 for pending in described.raw_description.pending_activities)
 
 
 async def given_up(temporal: TemporalServer, session: str) -> bool:
@@ -146,9 +152,9 @@ async def test_l22_a_living_step_and_tool_whose_heartbeats_are_lost_are_not_repe
     programs: Programs, own_postgres: PostgresServer, own_temporal: TemporalServer
 ) -> None:
     """Their worker stands still for longer than Temporal waits for a sign of life, as on a machine that swaps; another one is there."""
-    slow = {"stream": [{"text": "Slow "}, {"pause": LONGER_THAN_HEARTBEATS + 6}, {"text": "but sure."}]}
-    tool = says(calls=[call("note", {"seconds": LONGER_THAN_HEARTBEATS + 6})])
-    script = ({"when": "slowly", **slow}, {"when": "use it", **tool}, says("Noted."))
+    go_on = asyncio.Event()
+    slow = {"stream": [{"text": "Slow "}, {"pause": go_on}, {"text": "but sure."}]}
+    script = ({"when": "slowly", **slow}, {"when": "use it", **says(calls=[call("note_and_wait", {})])}, says("Noted."))
     async with standing(programs, own_postgres, own_temporal, *script) as stand:
         first = await stand.worker()
         turns = [await stand.submit("slowly", "s1"), await stand.submit("use it", "s2")]
@@ -156,12 +162,13 @@ async def test_l22_a_living_step_and_tool_whose_heartbeats_are_lost_are_not_repe
         await until(lambda: stand.row("select true from live_deltas"))
         await stand.worker()
         first.freeze()
-        await asyncio.sleep(LONGER_THAN_HEARTBEATS)
+        await until(lambda: begins_again(own_temporal, "s1"))
+        await until(lambda: given_up(own_temporal, "s2"))
         first.thaw()
+        go_on.set()
+        stand.let_go()
         assert [await stand.ended(turn["turn_id"]) for turn in turns] == ["completed", "completed"]
-        await until(
-            lambda: started_again(own_temporal, "s1")
-        )  # Temporal gave the step up for lost, and says so once its second attempt has ended
+        await until(lambda: started_again(own_temporal, "s1"))  # Temporal says so once its second attempt has ended
         assert len(stand.provider.requests) == 3
         assert (await stand.messages("s1"))[1]["content"] == "Slow but sure."
         assert "step.restarted" not in await stand.kinds()
