@@ -182,6 +182,7 @@ async def test_r44_a_keys_last_use_is_noted_once_a_minute(settings: Settings, ke
         assert await last() == NOW + timedelta(seconds=noted)
 
 
+@pytest.mark.usefixtures("one_day")
 async def test_too_many_requests_are_refused_before_anything(settings: Settings, keys: ApiKeys, conn: asyncpg.Connection) -> None:
     """By the day: each new period of a limit forgives something, and a minute may end between two requests."""
     alice, bot = await issue(keys, "alice"), await issue(keys, "bot", "service")

@@ -1,5 +1,6 @@
 """Results of activities that never reach the workflow although their transaction was committed: what was announced stays as it is."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -51,14 +52,15 @@ async def test_s45_a_turn_stays_as_it_was_announced_though_its_step_was_never_he
 async def test_r105_a_hosts_call_stays_pending_though_the_last_tool_beside_it_was_never_heard_of(
     database_url: str, temporal_address: str, cancelled: bool
 ) -> None:
-    between = Between()
+    between, go_on = Between(), asyncio.Event()
     ask = calls(("s1", "add", {"a": 1, "b": 2}), ("c1", "open_page", {"url": "u"}))
     async with running_system(database_url, temporal_address, script(ask, says("done")), interceptors=[between]) as system:
-        between.after = losing(lambda name, done: name == "run_tool", late=1.5 if cancelled else 0.0)
+        between.after = losing(lambda name, done: name == "run_tool", once=go_on if cancelled else None)
         turn = (await system.submit("s"))["turn_id"]
         await system.until(lambda: paused(system))
         if cancelled:  # by who had looked at the rows before that
             await system.workflow("s").execute_update("cancel", asked(system, turn_id=turn))
+            go_on.set()
         pending = (await system.until(lambda: waiting(system)))["tool_call_id"]
         await check_rows(system, "s")
         answer = await system.resume("s", pending)

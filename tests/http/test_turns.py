@@ -10,11 +10,13 @@ import httpx
 import pytest
 
 from activities.db.reads import Reads
+from api import waiting
 from api.access import identify
 from api.app import create_app
 from tests.http.conftest import served
 from tests.http.sse import Frame, opened, shown_text, take, until_turn_ends
 from tests.models import Script, calls, hangs, says, script, waits
+from tests.services import PATIENCE_SECONDS
 from tests.system import System, callers_of, running_system
 
 
@@ -80,6 +82,7 @@ async def test_who_waits_for_an_answer_looks_when_a_turn_ends(
         return await look(self, session_uid, turn_id)
 
     monkeypatch.setattr(Reads, "turn", noted)
+    monkeypatch.setattr(waiting, "LOOK_ANYWAY_SECONDS", PATIENCE_SECONDS)
     async with running_system(database_url, temporal_address, talkative()) as system:
         answer = await system.chat(session)
         assert answer["content"] == "Let me see: it is drei 👋"

@@ -68,12 +68,13 @@ async def _unchanged(_: str, done: Any) -> Any:
     return done
 
 
-def losing(which: Callable[[str, Any], bool], *, late: float = 0.0) -> After:
-    """Loses these results, by activity and what it came to, `late` seconds after they have come."""
+def losing(which: Callable[[str, Any], bool], *, once: asyncio.Event | None = None) -> After:
+    """Loses these results, by activity and what it came to; `once` an event is set, if one is given."""
 
     async def after(name: str, done: Any) -> Any:
         if which(name, done):
-            await asyncio.sleep(late)
+            if once:
+                await once.wait()
             raise ApplicationError("the result is lost", non_retryable=name in ("run_step", "run_tool"))
         return done
 
