@@ -113,10 +113,26 @@ async def empty_database_url(postgres: "PostgresServer") -> AsyncIterator[str]:
         yield url
 
 
+@pytest.fixture
+def s3_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who we are to servers that speak S3, in the environment."""
+    from tests.objects import CREDENTIALS
+
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+
+
 @pytest.fixture(scope="session")
-def objects() -> "Iterator[ObjectServer]":
-    """A server that speaks S3. Who stops it starts it again; buckets keep tests apart."""
+def object_server() -> "Iterator[ObjectServer]":
+    """The server that speaks S3 which tests share. Nobody else starts it."""
     from tests.objects import running_objects
 
     with running_objects() as server:
         yield server
+
+
+@pytest.fixture
+def objects(object_server: "ObjectServer", s3_credentials: None) -> "ObjectServer":
+    """A server that speaks S3, and knows us. A test may stop it and start it again; buckets keep tests apart."""
+    object_server.start()  # a test that failed may have left it stopped
+    return object_server

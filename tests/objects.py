@@ -8,7 +8,6 @@ from typing import Any
 from uuid import uuid4
 
 import boto3
-import pytest
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import BaseWSGIServer, make_server
 
@@ -18,6 +17,7 @@ from tests.services import PATIENCE_SECONDS
 
 REGION = "us-east-1"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "tester", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_EC2_METADATA_DISABLED": "true"}
+"""Who we are to it, as the environment says it."""
 
 
 class ObjectServer:
@@ -29,13 +29,17 @@ class ObjectServer:
         self._server: BaseWSGIServer | None = None
         self._port = free_port()
         self.start()
-        self.client: Any = boto3.client("s3", region_name=REGION, endpoint_url=self.url)
+        known = {"aws_access_key_id": "tester", "aws_secret_access_key": "secret"}
+        self.client: Any = boto3.client("s3", region_name=REGION, endpoint_url=self.url, **known)
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self._port}"
 
     def start(self) -> None:
+        """Does nothing while it runs."""
+        if self._server is not None:
+            return
         self._server = make_server("127.0.0.1", self._port, self._app, threaded=True, request_handler=MotoRequestHandler)
         Thread(target=self._server.serve_forever, daemon=True, kwargs={"poll_interval": 0.05}).start()
 
@@ -67,12 +71,9 @@ class ObjectServer:
 
 @contextmanager
 def running_objects() -> Iterator[ObjectServer]:
-    """The server, and who we are to it in the environment."""
-    with pytest.MonkeyPatch.context() as environment:
-        for name, value in CREDENTIALS.items():
-            environment.setenv(name, value)
-        server = ObjectServer()
-        try:
-            yield server
-        finally:
-            server.stop()
+    """The server, until the block ends."""
+    server = ObjectServer()
+    try:
+        yield server
+    finally:
+        server.stop()

@@ -178,6 +178,7 @@ async def test_where_there_is_no_bucket_or_no_access_one_line_says_so(
         assert caught.value.service == "payloads"
 
 
+@pytest.mark.usefixtures("s3_credentials")
 async def test_a_bucket_that_hangs_is_given_up_in_time(database: Database) -> None:
     async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
