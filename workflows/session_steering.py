@@ -62,11 +62,20 @@ class SessionSteering:
                 accepted_at=workflow.now().isoformat(),
                 own_turn_id=own_turn_id,
                 insists=steer.expected_revision is not None,
+                number=self._next_number(),
             )
         )
         if self._jobs.closing:
             raise admission.CLOSED
         return self._delivered(steering_id, steer.profile, own_turn_id, noted)
+
+    def _next_number(self) -> int:
+        """Its place in the order of acceptance: microseconds since 1970, one more than the last where several came in one moment. So it is
+        behind whatever the rows have of runs that are gone.
+        """
+        number = max(self._jobs.state.steering_number + 1, int(workflow.now().timestamp() * 1_000_000))
+        self._jobs.change(steering_number=number)
+        return number
 
     async def _repeated(self, steering_id: str, steer: SteerInput) -> SteerReceipt:
         """The answer of the first. If that came to nothing, its id is free again, and this one is judged as if it were the first."""

@@ -54,17 +54,17 @@ async def repair_calls(tx: SessionTx, repair: RepairCalls) -> CallsRepaired:
 
 async def note_steering(tx: SessionTx, steering: NoteSteering) -> None:
     """Stores steering as pending. Twice is once."""
-    number = tx.next_change()
+    change = tx.next_change()
     await sql.note_steering(
         tx.conn,
         session_uid=tx.uid,
         id=steering.id,
-        number=number,
+        number=steering.number or change,
         content=steering.content,
         profile=steering.profile,
         digest=steering.digest,
         own_turn_id=steering.own_turn_id,
-        change=number,
+        change=change,
         accepted_at=moment(steering.accepted_at),
     )
 

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from pydantic_ai.messages import UserPromptPart
 
 from activities.deriving import verifying as verifying_again
 from activities.runs import Runs
@@ -201,6 +202,56 @@ async def test_r69_steering_and_a_title_that_came_while_the_first_turns_step_was
         async with verifying(system, database_url) as verifier:
             verdict = await verifier.verify(ref)
             assert (verdict.state, told(verdict), verdict.notes) == ("same", [], [])
+
+
+async def test_r69_r148_steering_noted_side_by_side_keeps_the_order_in_which_it_was_accepted(
+    database_url: str, temporal_address: str
+) -> None:
+    between, go_on, go_on_again = Between(), asyncio.Event(), asyncio.Event()
+    held = {"late": asyncio.Event(), "first": asyncio.Event()}
+
+    async def before(name: str, asked: Any) -> None:
+        if name == "note_steering" and asked.content in held:
+            await held[asked.content].wait()
+
+    between.before = before
+    scripted = script(waits(go_on, "Wait", "ed. "), waits(go_on_again, "Wait", "ed again. "), says("With advice."))
+    async with running_system(database_url, temporal_address, scripted, interceptors=[between]) as system:
+        await system.submit("s1", "one")
+        await system.streaming()
+        slow = []
+        for words in held:
+            slow.append(asyncio.create_task(steer(system, "s1", words)))
+            await system.until(partial(_asked_to_note, system, len(slow)))
+        await steer(system, "s1", "second")
+        held["first"].set()
+        await slow[1]
+        go_on.set()
+        await system.until(partial(_requests, system, 2))
+        held["late"].set()
+        await slow[0]
+        go_on_again.set()
+        await system.until(lambda: system.conn.fetchval("select true from turns where state <> 'running'"))
+        parts = (part for message in scripted.requests[-1] for part in message.parts)
+        said = [part.content for part in parts if isinstance(part, UserPromptPart)]
+        assert said == ["one", "first", "second", "late"], "the order of acceptance, where one step took them"
+        rows = await system.conn.fetch("select id from steering order by number")
+        assert [row["id"] for row in rows] == ["late", "first", "second"]
+        lines = (await system.http.get("/api/sessions/s1/export", params={"format": "markdown"})).text
+        assert lines.index("first") < lines.index("second") < lines.index("again. ") < lines.index("late") < lines.index("With advice.")
+        ref = await session_of(system, "s1")
+        async with verifying(system, database_url) as verifier:
+            verdict = await verifier.verify(ref)
+            assert (verdict.state, told(verdict), verdict.notes) == ("same", [], [])
+
+
+async def _asked_to_note(system: System, count: int) -> bool:
+    found = (await system.workflow("s1").describe()).raw_description.pending_activities
+    return sum(one.activity_type.name == "note_steering" for one in found) == count
+
+
+async def _requests(system: System, count: int) -> bool:
+    return len(system.script.requests) == count
 
 
 async def test_r69_a_session_is_verified_while_an_earlier_one_of_its_id_is_being_erased(database_url: str, temporal_address: str) -> None:

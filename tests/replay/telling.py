@@ -16,6 +16,7 @@ from tests.services import PATIENCE_SECONDS
 from tests.system import Answer, System
 
 Tell = Callable[["Told"], Awaitable[None]]
+Before = Callable[[str, Any], Awaitable[None]]
 After = Callable[[str, Any], Awaitable[Any]]
 
 
@@ -55,13 +56,20 @@ class Told(System):
 
 
 class Between(ClientInterceptor, Interceptor):
-    """Stands between the activities and the server: a story's `after` sees each result, and answers what the workflow gets to see."""
+    """Stands between the activities and the server: a story's `before` sees what each is asked, and may keep it waiting; its
+    `after` sees each result, and answers what the workflow gets to see.
+    """
 
     def __init__(self) -> None:
+        self.before: Before = _at_once
         self.after: After = _unchanged
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
         return _Watched(next, self)
+
+
+async def _at_once(_: str, __: Any) -> None:
+    return None
 
 
 async def _unchanged(_: str, done: Any) -> Any:
@@ -98,6 +106,7 @@ class _Watched(ActivityInboundInterceptor):
         self._between = between
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        await self._between.before(input.fn.__name__, input.args[0] if input.args else None)
         return await self._between.after(input.fn.__name__, await self.next.execute_activity(input))
 
 

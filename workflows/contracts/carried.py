@@ -114,7 +114,7 @@ Job = Annotated[
 class SessionState(Record):
     """Everything that a run hands to the next one. Changed by replacement of its fields only, through `SessionWorkflow`.
 
-    `created_at` is when the session's first input was accepted (ISO 8601), once there was one.
+    `created_at` is when the session's first input was accepted (ISO 8601), once there was one. `steering_number` is that of the newest steering.
     """
 
     head: Head = Head()
@@ -127,3 +127,4 @@ class SessionState(Record):
     refusals: tuple[RecordedRefusal, ...] = ()
     results: tuple[WaitingResult, ...] = ()
     created_at: str = ""
+    steering_number: int = 0

@@ -81,7 +81,10 @@ class CallsRepaired(Record):
 
 
 class NoteSteering(Record):
-    """Steering that was accepted. `own_turn_id` is the turn that it gets if it is promoted. It `insists` on the session's revision."""
+    """Steering that was accepted. `own_turn_id` is the turn that it gets if it is promoted. It `insists` on the session's revision.
+
+    `number` is its place in the order of acceptance, which several that are noted side by side keep (0: by a release that left it to the rows).
+    """
 
     session: SessionRef
     id: str
@@ -91,6 +94,7 @@ class NoteSteering(Record):
     accepted_at: str
     own_turn_id: str | None = None
     insists: bool = False
+    number: int = 0
 
 
 class SteeringNoted(Record):

@@ -34,7 +34,7 @@ order by message_id, position;
 select id, content, profile, status, turn_id, message_id, accepted_at, delivered_at, before_segment
 from steering
 where session_uid = :session_uid and message_id = any(cast(:message_ids as text[]))
-order by number;
+order by before_segment, number;
 
 -- name: export_pending_steering(session_uid)
 -- The steering that waits.
