@@ -8,11 +8,12 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from workflows.contracts.horizon import LONGEST_HOURS, LONGEST_SECONDS
+
 PREFIX = "OUTLAST_"
 
-Hours = Annotated[float, Field(ge=0, le=876_000)]
-Seconds = Annotated[float, Field(ge=0, le=876_000 * 3600)]
-"""At most a hundred years: times that lie far behind that have no date."""
+Hours = Annotated[float, Field(ge=0, le=LONGEST_HOURS)]
+Seconds = Annotated[float, Field(ge=0, le=LONGEST_SECONDS)]
 
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 """Signatures that a public key verifies: with a shared secret whoever checks tokens could make them."""

@@ -66,6 +66,7 @@ PASSED_THROUGH = (
     "workflows.contracts.carried",
     "workflows.contracts.erasures",
     "workflows.contracts.errors",
+    "workflows.contracts.horizon",
     "workflows.contracts.inputs",
     "workflows.contracts.json_text",
     "workflows.contracts.naming",

@@ -18,9 +18,9 @@ from pydantic import (
 
 from api.times import IsoTime
 from profiles.schemas import schema_problem
+from workflows.contracts.horizon import LONGEST_SECONDS
 from workflows.contracts.json_text import digest_of, json_text
 from workflows.contracts.naming import party_problem
-from workflows.model.call import LONGEST_SECONDS
 from workflows.rules.attachments import MOST_FILES, MOST_NAME
 
 MAX_CONTENT = 1024 * 1024

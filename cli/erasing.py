@@ -15,6 +15,7 @@ from cli.options import DataDir, check_parties, configured, counted, help_alone,
 from cli.running import attempt, leave
 from settings import Settings
 from workflows.contracts.errors import SetupError
+from workflows.contracts.horizon import LONGEST_HOURS
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -52,7 +53,7 @@ def erase(
 @payloads.command()
 def collect(
     older_than: Annotated[
-        float, typer.Option("--older-than", min=0.1, max=876_000, help="Hours. Younger ones may be on their way into a history.")
+        float, typer.Option("--older-than", min=0.1, max=LONGEST_HOURS, help="Hours. Younger ones may be on their way into a history.")
     ] = 24.0,
     data_dir: DataDir = None,
 ) -> None:

@@ -12,9 +12,7 @@ from profiles.definition import BUDGET_KEYS, HostTool, Profile
 from profiles.functions import function_problem, options_of
 from profiles.schemas import TOOL_NAME, schema_problem
 from workflows.contracts.errors import SetupError
-
-MOST_SECONDS = 100 * 365 * 86400
-"""A hundred years: what sessions can wait for."""
+from workflows.contracts.horizon import LONGEST_SECONDS
 
 _PROFILE_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -106,8 +104,8 @@ def _host_tool_problems(tool: Any) -> Iterator[tuple[str, str]]:
         seconds = getattr(tool, name)
         if seconds is not None and not _is_positive(seconds):
             yield what, f"{name} is a number above 0 or None, not {seconds!r}"
-        elif seconds is not None and seconds > MOST_SECONDS:
-            yield what, f"{name} is at most {MOST_SECONDS}, a hundred years, not {seconds!r}"
+        elif seconds is not None and seconds > LONGEST_SECONDS:
+            yield what, f"{name} is at most {LONGEST_SECONDS}, a hundred years, not {seconds!r}"
 
 
 def _names(target: Any) -> list[str]:

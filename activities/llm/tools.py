@@ -24,7 +24,8 @@ from profiles.definition import ServerTool
 from profiles.functions import ToolOptions, as_tool, options_of
 from profiles.schemas import TOOL_NAME, argument_problems, object_schema, schema_problem
 from workflows.contracts.errors import SetupError, TurnFault
-from workflows.model.call import LONGEST_SECONDS, Category
+from workflows.contracts.horizon import LONGEST_SECONDS
+from workflows.model.call import Category
 from workflows.model.turn import TurnError
 
 _log = logging.getLogger(__name__)

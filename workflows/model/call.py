@@ -10,9 +10,6 @@ HostOutcome = Literal["success", "failed", "denied", "expired"]
 CallStatus = Literal["completed", "failed", "denied", "cancelled", "superseded", "unknown"]
 """How a call was resolved (sessions.md, Outcomes). `completed` is stored as no status at all."""
 
-LONGEST_SECONDS = 100 * 365 * 86400.0
-"""How long a deadline, a reminder or an expiry may be away: a hundred years, as Temporal's own timers. Times far behind that have no date."""
-
 
 class OpenCall(Record):
     """A call without a result. Its arguments are in the model's response; `arguments_digest` (SHA-256, hex) binds to them."""

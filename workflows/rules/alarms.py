@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from workflows.model.call import LONGEST_SECONDS
+from workflows.contracts.horizon import LONGEST_SECONDS
 from workflows.model.state import Alarm, Batch, Head
 
 
