@@ -21,6 +21,7 @@ from activities.projection.audit import note_act
 from activities.running import guarded
 from activities.runs import Runs
 from workflows.contracts.erasures import DeleteRuns, Erased, EraseHistories, ErasePayloads, EraseRows, FoundRuns, VerifyErasure
+from workflows.contracts.errors import STILL_THERE
 from workflows.contracts.json_text import json_text
 
 ROWS_SECONDS = 100.0
@@ -129,4 +130,4 @@ async def _rows_of(conn: Any, session_uid: str) -> Mapping[str, int]:
 
 def still_there(what: str) -> ApplicationError:
     """Not a fault but a reason to look again, and nothing to log."""
-    return ApplicationError(what, type="StillThere", category=ApplicationErrorCategory.BENIGN)
+    return ApplicationError(what, type=STILL_THERE, category=ApplicationErrorCategory.BENIGN)

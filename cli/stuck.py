@@ -19,7 +19,7 @@ from cli.endpoints import find_endpoints, temporal_client, usable_database
 from cli.options import counted, note, say
 from cli.suspects import gathered
 from settings import Settings
-from workflows.contracts.errors import ServiceUnavailable
+from workflows.contracts.errors import STILL_THERE, ServiceUnavailable
 
 AT_ONCE = 8
 
@@ -27,9 +27,6 @@ ERASURE_PATIENCE = timedelta(minutes=10)
 """An erasure looks again and again until Temporal has removed the runs in the background, and until nothing is on its way any more: so long it
 may take.
 """
-
-STILL_THERE = ", StillThere: "
-"""How the failure of such a look is told (activities/erasures.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +79,8 @@ async def _lines(client: Client, workflow_id: str, limits: Limits) -> AsyncItera
     begun = await _begun(client, handle, {pending.activity_id for pending, _ in troubled}) if troubled else {}
     for pending, trouble in troubled:
         summary, since = begun.get(pending.activity_id, ("", None))
-        if STILL_THERE not in trouble or since is None or _age(since) >= ERASURE_PATIENCE:
+        looks_again = pending.attempt >= limits.attempts and _found_something(pending)
+        if not looks_again or since is None or _age(since) >= ERASURE_PATIENCE:
             said = f"({summary}) since {_second(since)}" if since else ""
             yield f"{workflow_id}  {pending.activity_type.name} {said}  {trouble}"
 
@@ -109,6 +107,11 @@ async def _activity(client: Client, pending: PendingActivityInfo, limits: Limits
         return "paused"
     started = pending.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
     return None if started or _age(pending.scheduled_time.ToDatetime(UTC)) <= limits.waiting else "waits for a worker"
+
+
+def _found_something(pending: PendingActivityInfo) -> bool:
+    """Whether the last try was an erasure's look that found something left. A failure's type is never encrypted."""
+    return pending.last_failure.application_failure_info.type == STILL_THERE
 
 
 async def _failure(client: Client, pending: PendingActivityInfo) -> str:

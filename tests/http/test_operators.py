@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from pydantic_ai.exceptions import ModelHTTPError
 from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
 
 from cli.stuck import Limits, run_stuck
 from tests.models import calls, raises, says, script
+from tests.replay.telling import Between
 from tests.system import System, running_system
 from worker import flow_digest
 from workflows.contracts.search_attributes import PENDING_TOOL, PROFILE, STATUS, TURN, WAITING_SINCE
@@ -117,3 +119,27 @@ async def test_an_erasure_that_waits_as_all_do_is_not_stuck(
         monkeypatch.setattr("cli.stuck.ERASURE_PATIENCE", timedelta(0))
         assert not await run_stuck(system.settings, Limits(2, timedelta(seconds=60)))
         assert ", StillThere: " in capsys.readouterr().out
+
+
+async def test_only_an_erasures_look_is_given_an_erasures_patience_whatever_a_failure_says(
+    database_url: str, temporal_address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", temporal_address)
+    between = Between()
+
+    async def after(name: str, done: Any) -> Any:
+        if name == "run_step":
+            raise ApplicationError("lost, StillThere: are only its words", type="Lost")
+        return done
+
+    between.after = after
+    async with running_system(database_url, temporal_address, script(says("hello")), interceptors=[between]) as system:
+        await system.submit("s1")
+
+        async def told() -> bool:
+            return not await run_stuck(system.settings, Limits(2, timedelta(seconds=60)))
+
+        await system.until(told)
+        assert ", Lost: lost, StillThere: are only its words" in capsys.readouterr().out
+        between.after = Between().after
+        await system.idle("s1", 1)

@@ -33,6 +33,9 @@ RefusalCode = Literal[
 REFUSAL = "Refusal"
 """The `ApplicationError.type` of every refusal; its details are (code, message, facts)."""
 
+STILL_THERE = "StillThere"
+"""The `ApplicationError.type` of an erasure's look that found something left: no fault, the next look may find nothing."""
+
 
 class OutlastError(Exception):
     """The root of every error that Outlast raises itself."""
