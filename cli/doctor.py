@@ -26,7 +26,7 @@ from cli.secrets import with_secrets
 from cli.serving import Say, is_loopback
 from profiles.loading import default_profile, load_profiles
 from settings import Settings
-from workflows.contracts.errors import OutlastError, ServiceUnavailable, SetupError
+from workflows.contracts.errors import ServiceUnavailable, SetupError, words_of
 from workflows.contracts.naming import SESSION_WORKFLOW
 
 CHECK_SECONDS = 5.0
@@ -86,10 +86,8 @@ async def bounded(check: Callable[[], Awaitable[Finding]]) -> Finding:
             return await check()
     except TimeoutError:
         return Finding("FAIL", f"no answer within {CHECK_SECONDS:g} s")
-    except OutlastError as error:
-        return Finding("FAIL", str(error))
     except Exception as error:
-        return Finding("FAIL", f"{type(error).__name__}: {error}")
+        return Finding("FAIL", words_of(error))
 
 
 def check_python(version: tuple[int, ...]) -> Finding:

@@ -14,7 +14,7 @@ import uvloop
 
 from cli.tracing import traced
 from settings import Settings
-from workflows.contracts.errors import OutlastError, SetupError
+from workflows.contracts.errors import DatabaseUnavailableError, MigrationError, OutlastError
 
 Program = Callable[[asyncio.Event], Awaitable[None]]
 """What runs until the event is set."""
@@ -61,13 +61,15 @@ async def _with_signals(program: Program) -> None:
 
 
 def say_error(error: BaseException) -> None:
-    """One line on stderr. A fault that isn't one of ours names its class; its traceback is shown only with OUTLAST_LOG__LEVEL=debug."""
+    """One line on stderr. The name of a class stands before those that rules name so (R1, R9), and before a fault that isn't one of ours, whose
+    traceback is shown only with OUTLAST_LOG__LEVEL=debug.
+    """
     text = " ".join(str(error).split()) or type(error).__name__
     if not isinstance(error, OutlastError):
         text = f"internal error, {type(error).__name__}: {text}"
         if os.environ.get("OUTLAST_LOG__LEVEL", "").lower() == "debug":
             traceback.print_exception(error)
-    elif type(error) is not SetupError:
+    elif isinstance(error, DatabaseUnavailableError | MigrationError):
         text = f"{type(error).__name__}: {text}"
     complain(text)
 

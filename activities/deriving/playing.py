@@ -17,7 +17,7 @@ from activities.projection.lost import end_from_outside, end_leftover
 from activities.projection.opening import open_turn
 from activities.projection.tooling import record_tool
 from activities.step_opening import host_context
-from workflows.contracts.errors import OutlastError
+from workflows.contracts.errors import OutlastError, words_of
 from workflows.contracts.steps import Birth, RunStep, StepDone
 from workflows.contracts.tools import RunTool, ToolDone
 from workflows.contracts.turns import EndTurn
@@ -197,7 +197,7 @@ PLAYS: dict[str, Play] = {
 
 
 def _unplayable(write: Write, error: Exception) -> Unplayable:
-    return Unplayable(f"event {write.event} ({write.name}) of run {write.run_id}: {type(error).__name__}: {error}")
+    return Unplayable(f"event {write.event} ({write.name}) of run {write.run_id}: {words_of(error)}")
 
 
 __all__ = ["Player", "Unplayable"]

@@ -12,7 +12,7 @@ from activities.deriving.playing import Player, Unplayable
 from activities.deriving.seeding import base_of, made_by, seed
 from activities.llm.translate import LIBRARY
 from settings import Settings
-from workflows.contracts.errors import ServiceUnavailable
+from workflows.contracts.errors import ServiceUnavailable, words_of
 from workflows.model.session import SessionRef
 
 CHECKS = ("check_session", "check_tree", "check_texts", "check_calls", "check_turns")
@@ -101,7 +101,7 @@ class Verifier:
         except ServiceUnavailable:
             raise
         except Exception as error:
-            problem = Difference(UNPLAYABLE, found=f"{type(error).__name__}: {error}")
+            problem = Difference(UNPLAYABLE, found=words_of(error))
             return Verdict(session, "differs", [*by_themselves, problem])
         if story.torn:
             return Verdict(session, "busy", notes=[CUT_SHORT.format(how=story.torn)])

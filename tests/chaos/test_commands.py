@@ -54,7 +54,7 @@ async def test_a_worker_without_temporal_ends_in_one_line(programs: Programs, da
     env = {"OUTLAST_DATABASE__URL": as_runtime(database_url), "TEMPORAL_ADDRESS": f"127.0.0.1:{free_port()}"}
     code, output = await programs.run("worker", env=env)
     assert code == 1
-    assert "Temporal does not answer" in one_line(output) and one_line(output).endswith(": Connection refused")
+    assert one_line(output).startswith("outlast: Temporal does not answer at 127.0.0.1:") and output.endswith(": Connection refused\n")
 
 
 async def test_without_a_database_of_any_kind_the_line_says_what_to_do(programs: Programs, folder: Path) -> None:

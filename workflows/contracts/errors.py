@@ -108,3 +108,11 @@ class ServiceUnavailable(OutlastError):
         super().__init__(message)
         self.service: Literal["database", "temporal", "payloads"] = service
         self.maybe_happened = maybe_happened
+
+
+def words_of(error: BaseException) -> str:
+    """An error in one line, for people: what one of ours says, and of any other the name of its class too, which often says more."""
+    said = " ".join(str(error).split())
+    if isinstance(error, OutlastError) and said:
+        return said
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
