@@ -62,9 +62,6 @@ async def _write(pieces: "AsyncIterator[str]", output: Path | None) -> None:
 
 
 async def _into(file: TextIO, pieces: "AsyncIterator[str]") -> None:
-    try:
-        async for piece in pieces:
-            file.write(piece)
-        file.flush()
-    except BrokenPipeError as error:
-        raise SetupError("whoever read the export went away before its end") from error
+    async for piece in pieces:
+        file.write(piece)
+    file.flush()

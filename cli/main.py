@@ -1,7 +1,6 @@
 """The `outlast` command. Every command imports what it needs when it runs, so that `--help` is quick."""
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -9,8 +8,9 @@ import typer
 
 from cli import erasing, keys
 from cli.options import DataDir, ExportFormat, configured, or_version, overrides, say, warn
+from cli.output import OutputLost, watch_stdout
 from cli.rebuild import commands as rebuilding
-from cli.running import attempt, leave, run_until_stopped, say_error
+from cli.running import INTERRUPTED, attempt, complain, failed, leave, run_until_stopped
 
 app = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help="Assistant conversations that outlive processes."
@@ -21,17 +21,19 @@ app.add_typer(erasing.payloads, name="payloads")
 
 
 def main() -> None:
-    """Runs the command line. The exit code is 0, 1 for what went wrong, 2 for a command line that doesn't fit, 130 for Ctrl-C."""
+    """Runs the command line. The exit code is 0, 1 for what went wrong, 2 for a command line that doesn't fit, 130 for Ctrl-C, 141 if nobody
+    reads stdout any more.
+    """
+    watch_stdout()
     try:
         code = app(standalone_mode=False)
     except typer.TyperException as error:
-        print(f"outlast: {error.format_message().replace('Value error, ', '')} (outlast --help)", file=sys.stderr)
+        complain(f"{error.format_message().replace('Value error, ', '')} (outlast --help)")
         code = error.exit_code
     except (typer.Abort, KeyboardInterrupt):
-        code = 130
+        code = INTERRUPTED
     except Exception as error:
-        say_error(error)
-        code = 1
+        code = failed(error)
     leave(code if isinstance(code, int) else 0)
 
 
@@ -112,7 +114,11 @@ def doctor(data_dir: DataDir = None) -> None:
 
     async def examine() -> None:
         # Left from inside: a check that hangs in a thread must not hold the command.
-        leave(0 if await run_doctor(say, **overrides(data_dir)) else 1)
+        try:
+            code = 0 if await run_doctor(say, **overrides(data_dir)) else 1
+        except OutputLost as error:
+            code = failed(error)
+        leave(code)
 
     asyncio.run(examine())
 

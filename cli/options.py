@@ -2,6 +2,7 @@
 
 import getpass
 import sys
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -79,8 +80,9 @@ def say(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """One line on stderr, which a pipe does not take for the answer."""
-    print(text, file=sys.stderr, flush=True)
+    """One line on stderr, which a pipe does not take for the answer. If that is gone, the command goes on."""
+    with suppress(OSError, ValueError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def warn(text: str) -> None:

@@ -12,12 +12,17 @@ from typing import NoReturn
 
 import uvloop
 
+from cli.output import OutputLost, last_words
 from cli.tracing import traced
 from settings import Settings
 from workflows.contracts.errors import DatabaseUnavailableError, MigrationError, OutlastError
 
 Program = Callable[[asyncio.Event], Awaitable[None]]
 """What runs until the event is set."""
+
+INTERRUPTED = 130
+NOBODY_READS = 141
+"""What shells say of a program that SIGPIPE ended, as it ends most of those in front of a `head`."""
 
 
 def run_until_stopped(program: Program, settings: Settings, service: str) -> NoReturn:
@@ -34,15 +39,22 @@ def run_until_stopped(program: Program, settings: Settings, service: str) -> NoR
 
 
 def attempt(work: Callable[[], object]) -> int:
-    """Does the work and returns the exit code: 0, 1 if it answers False, 130 for Ctrl-C, or 1 for an error, which is said in one line on stderr."""
+    """Does the work and returns the exit code: 0, 1 if it answers False, 130 for Ctrl-C, or that of an error (see `failed`)."""
     try:
         answer = work()
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
     except Exception as error:
-        say_error(error)
-        return 1
+        return failed(error)
     return 1 if answer is False else 0
+
+
+def failed(error: Exception) -> int:
+    """The exit code for an error: 1, and it is said in one line on stderr; 141 without a word where whoever read stdout went away."""
+    if isinstance(error, OutputLost) and error.closed:
+        return NOBODY_READS
+    say_error(error)
+    return 1
 
 
 async def _with_signals(program: Program) -> None:
@@ -83,7 +95,8 @@ def complain(text: str) -> None:
 def leave(code: int) -> NoReturn:
     """Ends the process without the interpreter's own end: threads of the Temporal client may crash in it after a worker has run."""
     logging.shutdown()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError, AttributeError):  # none is there where it was closed before the start
-            stream.flush()
+    if (lost := last_words()) is not None:
+        code = code or failed(lost)
+    with suppress(OSError, ValueError, AttributeError):  # none is there where it was closed before the start
+        sys.stderr.flush()
     os._exit(code)

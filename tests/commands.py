@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,15 +13,17 @@ NOWHERE: Mapping[str, str] = {}
 
 
 @asynccontextmanager
-async def began(*arguments: object, cwd: Path = ROOT, at: Mapping[str, str] = NOWHERE) -> AsyncIterator[asyncio.subprocess.Process]:
-    """The command, in a process group of its own. `at` is what its environment says of where everything is."""
+async def began(
+    *arguments: object, cwd: Path = ROOT, at: Mapping[str, str] = NOWHERE, stdout: int = PIPE
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The command, in a process group of its own. `at` is what its environment says of where everything is. `stdout`: a descriptor."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("OUTLAST_", "TEMPORAL_"))}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "cli.main", *map(str, arguments)),
         cwd=cwd,
         env={**environment, "OUTLAST_DATA_DIR": "none", "COLUMNS": "120", **at},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+        stdout=stdout,
+        stderr=PIPE,
         start_new_session=True,
     )
     try:
@@ -31,8 +34,10 @@ async def began(*arguments: object, cwd: Path = ROOT, at: Mapping[str, str] = NO
             await process.wait()
 
 
-async def ran(*arguments: object, cwd: Path = ROOT, at: Mapping[str, str] = NOWHERE, seconds: float = 60.0) -> tuple[int | None, str, str]:
-    """Runs the command, which may take so long; exit code, stdout and stderr."""
-    async with began(*arguments, cwd=cwd, at=at) as process:
+async def ran(
+    *arguments: object, cwd: Path = ROOT, at: Mapping[str, str] = NOWHERE, seconds: float = 60.0, stdout: int = PIPE
+) -> tuple[int | None, str, str]:
+    """Runs the command, which may take so long; exit code, stdout (nothing, where it goes elsewhere) and stderr."""
+    async with began(*arguments, cwd=cwd, at=at, stdout=stdout) as process:
         out, err = await asyncio.wait_for(process.communicate(), seconds)
-    return process.returncode, out.decode(), err.decode()
+    return process.returncode, (out or b"").decode(), err.decode()

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cli.output import OutputLost
 from cli.record import DevRecord
 
 EPHEMERAL = (
@@ -25,7 +26,7 @@ class Screen:
 
     def say(self, text: str) -> None:
         """One line."""
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError, OutputLost):
             print(text, file=sys.stdout, flush=True)
 
     @contextmanager
