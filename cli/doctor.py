@@ -14,7 +14,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.service import RPCError
 
 from activities.db.bucket import Bucket
-from activities.db.encryption import AesGcmCodec, PayloadUnreadable, codec_of, key_named
+from activities.db.encryption import AesGcmCodec, PayloadUnreadable, codec_of, locked
 from activities.db.migrate import schema_status
 from activities.db.routing import left_behind, named, own_version, remainders, routing_of
 from activities.llm.models import Models
@@ -135,8 +135,8 @@ async def _tried(found: Endpoints, codec: AesGcmCodec | None, keys: Finding) -> 
 async def _unread(codec: AesGcmCodec | None, payloads: Sequence[Payload]) -> str | None:
     """Why payloads can't be read, in one line; None if they can."""
     if codec is None:
-        name = next(filter(None, map(key_named, payloads)), None)
-        return name and f"a payload was encrypted with the key {name}, and OUTLAST_CODEC__KEYS is empty"
+        problem = locked(payloads)
+        return None if problem is None else str(problem)
     try:
         await codec.decode(payloads)
     except PayloadUnreadable as error:

@@ -6,15 +6,18 @@ pending work are gathered (cli/suspects.py), and each of them is asked.
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from temporalio.api.enums.v1 import PendingActivityState
+from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.db.encryption import PayloadUnreadable
 from cli.endpoints import find_endpoints, temporal_client, usable_database
 from cli.options import counted, note, say
 from cli.suspects import gathered
@@ -81,8 +84,8 @@ async def _lines(client: Client, workflow_id: str, limits: Limits) -> AsyncItera
         summary, since = begun.get(pending.activity_id, ("", None))
         looks_again = pending.attempt >= limits.attempts and _found_something(pending)
         if not looks_again or since is None or _age(since) >= ERASURE_PATIENCE:
-            said = f"({summary}) since {_second(since)}" if since else ""
-            yield f"{workflow_id}  {pending.activity_type.name} {said}  {trouble}"
+            said = [pending.activity_type.name, *([f"({summary})"] if summary else []), *([f"since {_second(since)}"] if since else [])]
+            yield f"{workflow_id}  {' '.join(said)}  {trouble}"
 
 
 def _task(described: WorkflowExecutionDescription, limits: Limits) -> str | None:
@@ -115,10 +118,16 @@ def _found_something(pending: PendingActivityInfo) -> bool:
 
 
 async def _failure(client: Client, pending: PendingActivityInfo) -> str:
-    """How the last attempt ended, in one line."""
+    """How the last attempt ended, in one line. Its type can be read without a key."""
     if not pending.HasField("last_failure"):
         return "no failure told"
-    error = await client.data_converter.decode_failure(pending.last_failure)
+    failure = pending.last_failure
+    try:
+        if failure.HasField("encoded_attributes"):  # the SDK takes no offence at what it can't read
+            await client.data_converter.decode([failure.encoded_attributes])
+        error = await client.data_converter.decode_failure(failure)
+    except PayloadUnreadable as unreadable:
+        return f"{failure.application_failure_info.type or 'failure'}: {unreadable}"
     words = " ".join((error.message if isinstance(error, ApplicationError) else str(error)).split())
     kind = error.type if isinstance(error, ApplicationError) and error.type else type(error).__name__
     return f"{kind}: {words}"
@@ -130,11 +139,18 @@ async def _begun(client: Client, handle: "WorkflowHandle[object, object]", activ
     async for event in handle.fetch_history_events():
         activity_id = event.activity_task_scheduled_event_attributes.activity_id
         if activity_id in activity_ids:
-            (summary,) = await client.data_converter.decode([event.user_metadata.summary], [str])
-            found[activity_id] = summary, event.event_time.ToDatetime(UTC)
+            found[activity_id] = await _summary(client, event), event.event_time.ToDatetime(UTC)
             if len(found) == len(activity_ids):
                 break
     return found
+
+
+async def _summary(client: Client, event: HistoryEvent) -> str:
+    """Empty without the key to it."""
+    with suppress(PayloadUnreadable):
+        (summary,) = await client.data_converter.decode([event.user_metadata.summary], [str])
+        return str(summary)
+    return ""
 
 
 def _age(since: datetime) -> timedelta:

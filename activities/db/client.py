@@ -22,7 +22,7 @@ from temporalio.converter import (
 from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryFilter
 from temporalio.service import RetryConfig
 
-from activities.db.encryption import codec_of
+from activities.db.encryption import codec_of, locked
 from activities.db.storage import Storage
 from activities.db.temporal_config import connect_config
 from settings import Settings
@@ -82,6 +82,15 @@ class RecordPayloadConverter(CompositePayloadConverter):
 
     def __init__(self) -> None:
         super().__init__(*_PARTS)
+
+    def from_payloads(self, payloads: Sequence[Payload], type_hints: list[type] | None = None) -> list[Any]:
+        """The values. Raises PayloadUnreadable for what no codec has decrypted, as there is no key."""
+        try:
+            return super().from_payloads(payloads, type_hints)
+        except KeyError as error:
+            if (unreadable := locked(payloads)) is not None:
+                raise unreadable from error
+            raise
 
 
 def data_converter(storage: ExternalStorage | None, codec: PayloadCodec | None = None) -> DataConverter:

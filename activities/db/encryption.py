@@ -81,7 +81,7 @@ class AesGcmCodec(PayloadCodec, WithSerializationContext):
     def _decrypted(self, payload: Payload) -> Payload:
         name = payload.metadata.get(KEY_ID, b"").decode(errors="replace")
         if name not in self._ring:
-            raise PayloadUnreadable(f"a payload was encrypted with the key {name}, which is not in OUTLAST_CODEC__KEYS")
+            raise PayloadUnreadable(f"{_sealed_with(name)}, which is not in OUTLAST_CODEC__KEYS: add it behind the first one")
         if self._reader is not None and payload.metadata.get(TENANT) != self._reader.encode():
             raise PayloadUnreadable("a payload is another tenant's")
         nonce, sealed = payload.data[:NONCE_BYTES], payload.data[NONCE_BYTES:]
@@ -102,10 +102,24 @@ def key_named(payload: Payload) -> str | None:
     return payload.metadata.get(KEY_ID, b"").decode(errors="replace") if payload.metadata.get("encoding") == ENCODING else None
 
 
+def locked(payloads: Iterable[Payload]) -> PayloadUnreadable | None:
+    """What is to be said of payloads where there is no key at all; None if none of them needs one."""
+    name = next((name for name in map(key_named, payloads) if name is not None), None)
+    return (
+        None
+        if name is None
+        else PayloadUnreadable(f"{_sealed_with(name)}, and OUTLAST_CODEC__KEYS is empty: set it to the installation's keys")
+    )
+
+
+def _sealed_with(name: str) -> str:
+    return f"a payload was encrypted with the key {name}"
+
+
 def _bound(metadata: Mapping[str, bytes]) -> bytes:
     """What may not be changed about an encrypted payload. Lengths keep two fields from being read as others."""
     parts = [metadata.get(name, b"") for name in ("encoding", KEY_ID, TENANT)]
     return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 
-__all__ = ["KEY_BYTES", "AesGcmCodec", "PayloadUnreadable", "codec_of", "key_named"]
+__all__ = ["KEY_BYTES", "AesGcmCodec", "PayloadUnreadable", "codec_of", "key_named", "locked"]

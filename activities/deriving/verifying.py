@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 from uuid import UUID
 
+from activities.db.encryption import PayloadUnreadable
 from activities.db.shadow import Difference, Shadow, owned
 from activities.deriving.histories import Histories, Story
 from activities.deriving.order import beginnings_and_ends
@@ -26,13 +27,15 @@ PAUSE_SECONDS = 0.4
 class Verdict:
     """What was found of a session. `busy`: something was being written each time that it was looked at, and it was not compared.
 
-    `rebuilt`: the differences were there and are no more. `notes` say what could not be held against a history.
+    `rebuilt`: the differences were there and are no more. `unreadable`: its history is encrypted, and the `problem` is that no key opens it.
+    `notes` say what could not be held against a history.
     """
 
     session: SessionRef
-    state: Literal["same", "differs", "busy", "gone", "rebuilt"] = "same"
+    state: Literal["same", "differs", "busy", "gone", "rebuilt", "unreadable"] = "same"
     differences: list[Difference] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    problem: str = ""
 
     @property
     def passing(self) -> bool:
@@ -100,6 +103,8 @@ class Verifier:
             story = await self._histories.of(session)
         except ServiceUnavailable:
             raise
+        except PayloadUnreadable as error:
+            return Verdict(session, "unreadable", by_themselves, problem=str(error))
         except Exception as error:
             problem = Difference(UNPLAYABLE, found=words_of(error))
             return Verdict(session, "differs", [*by_themselves, problem])

@@ -20,6 +20,7 @@ WORDS = {
     "differs": "differ",
     "rebuilt": "rebuilt",
     "busy": "busy, not compared",
+    "unreadable": "can't be read",
     "gone": "gone meanwhile",
 }
 
@@ -47,8 +48,15 @@ def summary(verdicts: Sequence[Verdict]) -> str:
     return counted(len(verdicts), "session") + (f": {said}" if said else "")
 
 
+def problems(verdicts: Sequence[Verdict]) -> list[str]:
+    """Why histories can't be read: each reason once, with the sessions that it holds for."""
+    counts = Counter(verdict.problem for verdict in verdicts if verdict.problem)
+    first = {verdict.problem: named(verdict) for verdict in reversed(verdicts)}
+    return [f"{problem} ({counted(count, 'session')}: {first[problem]}{' …' if count > 1 else ''})" for problem, count in counts.items()]
+
+
 def _cut(text: str) -> str:
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
 
 
-__all__ = ["differences", "named", "summary"]
+__all__ = ["differences", "named", "problems", "summary"]

@@ -14,6 +14,7 @@ from cli.listing import listed
 from cli.options import note
 from cli.progress import bar
 from cli.rebuild import report
+from cli.running import complain
 from settings import Settings
 from workflows.contracts.errors import SetupError
 from workflows.contracts.naming import session_of
@@ -61,12 +62,14 @@ def _told(verdicts: list[Verdict], *, rebuild: bool) -> bool:
     for verdict in verdicts:
         for words in verdict.notes:
             note(f"{report.named(verdict)}: {words}")
+    for words in report.problems(verdicts):
+        complain(words)
     console = Console()
     if any(verdict.differences for verdict in verdicts):
         console = Console(width=max(console.width, report.WIDTH))
         console.print(report.differences(verdicts))
     console.print(report.summary(verdicts), markup=False, highlight=False, soft_wrap=True)
-    bad = ("differs", "busy") if rebuild else ("differs",)
+    bad = ("differs", "unreadable", "busy") if rebuild else ("differs", "unreadable")
     return not any(verdict.state in bad for verdict in verdicts)
 
 

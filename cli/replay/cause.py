@@ -15,7 +15,6 @@ from workflows.contracts.errors import OutlastError
 
 _KNOWN = {
     "[TMPRL1105]": "a payload is kept outside of the history, and there is no database to get it from: set OUTLAST_DATABASE__URL",
-    "Unknown payload encoding binary/encrypted": "a payload is encrypted, and OUTLAST_CODEC__KEYS has no key",
 }
 
 

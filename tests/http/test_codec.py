@@ -2,18 +2,24 @@
 
 import base64
 import json
+import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from google.protobuf import json_format
 from pydantic import SecretStr
 from temporalio.api.common.v1 import Payload
+from temporalio.exceptions import ApplicationError
 
 from cli.doctor import check_codec
 from cli.endpoints import Endpoints
+from cli.stuck import Limits, run_stuck
 from settings import AccessSettings, CodecSettings
+from tests.commands import ran
 from tests.io.keys import keys
 from tests.models import calls, says, script
+from tests.replay.telling import Between
 from tests.system import System, running_system
 
 UI = "http://127.0.0.1:8233"
@@ -96,6 +102,56 @@ async def doctor_knows(system: System) -> None:
     other = keys("b").keys[0].get_secret_value().replace("b:", "a:", 1)
     assert await said(CodecSettings(keys=[SecretStr(other)]), "the key a is another one now")
     assert await said(keys("b", "a"))
+
+
+async def test_commands_that_lack_a_key_say_which_and_what_to_do(database_url: str, temporal_address: str) -> None:
+    async def told(*arguments: str, ring: CodecSettings) -> tuple[int | None, str, str]:
+        kept = ",".join(key.get_secret_value() for key in ring.keys)
+        where = {"OUTLAST_DATABASE__URL": database_url, "TEMPORAL_ADDRESS": temporal_address}
+        return await ran(*arguments, at=where | ({"OUTLAST_CODEC__KEYS": kept} if kept else {}))
+
+    none = "a payload was encrypted with the key a, and OUTLAST_CODEC__KEYS is empty: set it to the installation's keys"
+    other = "a payload was encrypted with the key a, which is not in OUTLAST_CODEC__KEYS: add it behind the first one"
+    scripted = script(says("gannet"), says("petrel"))
+    async with running_system(database_url, temporal_address, scripted, codec=keys("a")) as system:
+        for name in ("s1", "s2"):
+            await system.chat(name, "walrus")
+        for ring, problem in ((CodecSettings(), none), (keys("b"), other)):
+            for command in ("verify", "rebuild"):
+                code, out, err = await told(command, "--all", ring=ring)
+                assert (code, out) == (1, "2 sessions: 2 can't be read\n"), (out, err)
+                assert re.fullmatch(rf"outlast: {re.escape(problem)} \(2 sessions: \S+/s1 …\)\n", err), err
+            code, out, err = await told("replay", "--from-server", "--query", f"OutlastTenant = '{system.tenant}'", ring=ring)
+            assert (code, err) == (1, "") and problem in out and "KeyError" not in out, (out, err)
+        assert (await told("verify", "--all", ring=keys("b", "a")))[:2] == (0, "2 sessions: 2 as their histories say\n")
+
+
+async def test_stuck_without_a_key_says_of_whom_it_can_not_say_why(
+    database_url: str, temporal_address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", temporal_address)
+    between = Between()
+
+    async def after(name: str, done: Any) -> Any:
+        if name == "run_step":
+            raise ApplicationError("puffin", type="Lost")
+        return done
+
+    between.after = after
+    async with running_system(database_url, temporal_address, script(says("gannet")), codec=keys("a"), interceptors=[between]) as system:
+        await system.submit("s1", "walrus")
+
+        async def told(ring: CodecSettings) -> str:
+            calm = await run_stuck(system.settings.model_copy(update={"codec": ring}), Limits(2, timedelta(seconds=60)))
+            text = capsys.readouterr().out
+            return "" if calm else text
+
+        assert "run_step (step 1) since 20" in (line := await system.until(lambda: told(keys("a")))) and ", Lost: puffin" in line
+        for ring, lacks in ((CodecSettings(), "and OUTLAST_CODEC__KEYS is empty"), (keys("b"), "which is not in OUTLAST_CODEC__KEYS")):
+            line = await told(ring)
+            assert "run_step since 20" in line and f", Lost: a payload was encrypted with the key a, {lacks}" in line, line
+        between.after = Between().after
+        await system.idle("s1", 1)
 
 
 async def test_sessions_go_on_when_encryption_begins_and_when_a_key_is_replaced(database_url: str, temporal_address: str) -> None:

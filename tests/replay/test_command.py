@@ -162,7 +162,10 @@ async def test_what_can_not_be_replayed_is_a_verdict_that_says_why(tmp_path: Pat
     assert told_of == {
         "gone": ("unknown", "no workflow of this release is called Gone"),
         "unfit": ("failed", "SessionStart: tenant: Field required; session_id: Field required"),
-        "keyless": ("failed", "a payload is encrypted, and OUTLAST_CODEC__KEYS has no key"),
+        "keyless": (
+            "failed",
+            "a payload was encrypted with the key dev, and OUTLAST_CODEC__KEYS is empty: set it to the installation's keys",
+        ),
     }
     assert all(message in out for _, message in told_of.values())
     assert "nothing to replay yet" in out and "Traceback" not in out and "Error:" not in out
@@ -181,8 +184,8 @@ async def test_s60_a_missing_key_another_key_and_lost_payloads_are_told_apart(da
     said = {name: message for name, (kind, message) in said_of(junit).items() if kind == "failed"}
     assert re.fullmatch("payload [0-9a-f-]+ is not stored any more", said.pop("sealed.1"))
     assert said == {
-        "missing": "a payload was encrypted with the key 2026-01, which is not in OUTLAST_CODEC__KEYS",
-        "gone": "a payload was encrypted with the key 2026-02, which is not in OUTLAST_CODEC__KEYS",
+        "missing": "a payload was encrypted with the key 2026-01, which is not in OUTLAST_CODEC__KEYS: add it behind the first one",
+        "gone": "a payload was encrypted with the key 2026-02, which is not in OUTLAST_CODEC__KEYS: add it behind the first one",
         "another": "a payload is damaged, or the key other is another one now",
     }
     assert "more like it" not in out
