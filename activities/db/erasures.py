@@ -60,6 +60,12 @@ async def unfinished(database: Database, tenant: str, principal: str) -> UUID | 
     return found
 
 
+async def is_erased(database: Database, session_uid: str) -> bool:
+    """Whether the rows of the session of this uid were removed. Raises as `find_receipt` does."""
+    async with reading(database) as conn:
+        return await sql.rows_erased(conn, id=session_uid) is not None
+
+
 async def any_session(database: Database) -> bool:
     """Whether there is a session at all. Raises as `find_receipt` does."""
     async with reading(database) as conn:
@@ -74,4 +80,4 @@ async def count_sessions(database: Database, tenant: str, principal: str) -> int
     return count
 
 
-__all__ = ["Receipt", "any_session", "count_sessions", "find_receipt", "unfinished"]
+__all__ = ["Receipt", "any_session", "count_sessions", "find_receipt", "is_erased", "unfinished"]

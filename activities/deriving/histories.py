@@ -165,6 +165,19 @@ async def _named(events: Sequence[HistoryEvent], converter: DataConverter) -> st
     return (await converter.decode(noted[:1], [str]))[0] if noted else None
 
 
+async def session_uid_of(events: Sequence[HistoryEvent], converter: DataConverter) -> str | None:
+    """Whose a run is: what its memo says, or what it loaded from the rows where it began there. None if nothing readable says it."""
+    if (named := await _named(events, converter)) is not None:
+        return named
+    loads = {event.event_id for event in events if event.activity_task_scheduled_event_attributes.activity_type.name == "load_head"}
+    for event in events:
+        loaded = event.activity_task_completed_event_attributes
+        if event.event_type == COMPLETED and loaded.scheduled_event_id in loads:
+            head: Head = await _decoded(converter, loaded.result.payloads, Head)
+            return head.session_uid or None
+    return None
+
+
 async def _writes(events: Sequence[HistoryEvent], run_id: str, converter: DataConverter) -> AsyncIterator[Write]:
     ends: dict[int, HistoryEvent] = {}
     for event in events:
@@ -212,4 +225,4 @@ def _unbroken(runs: list[Run]) -> list[Run]:
     return kept
 
 
-__all__ = ["Histories", "Run", "Story", "Write"]
+__all__ = ["Histories", "Run", "Story", "Write", "session_uid_of"]

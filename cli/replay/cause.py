@@ -11,6 +11,7 @@ from traceback import extract_tb
 
 from pydantic import ValidationError
 
+from activities.db.payloads import PayloadGone
 from workflows.contracts.errors import OutlastError
 
 _KNOWN = {
@@ -56,6 +57,11 @@ def cause(error: BaseException) -> str:
     return f"{type(last).__name__}: {_line(last)}{where}"
 
 
+def lacks_payload(error: BaseException) -> bool:
+    """Whether it came of a payload that is stored nowhere any more."""
+    return any(isinstance(one, PayloadGone) for one in _chain(error))
+
+
 def _chain(error: BaseException) -> Iterator[BaseException]:
     step: BaseException | None = error
     while step is not None:
@@ -75,4 +81,4 @@ def _line(error: BaseException) -> str:
     return " ".join(str(error).removeprefix("[TMPRL1101] ").split())
 
 
-__all__ = ["Overheard", "cause"]
+__all__ = ["Overheard", "cause", "lacks_payload"]

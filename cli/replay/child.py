@@ -26,7 +26,8 @@ from activities.db.pool import Database
 from activities.db.storage import Storage
 from cli.endpoints import find_endpoints
 from cli.environment import load_settings
-from cli.replay.cause import Overheard, cause
+from cli.replay.cause import Overheard, cause, lacks_payload
+from cli.replay.erased import ERASED, Erased
 from cli.replay.history import NoHistory, has_decisions, read
 from cli.replay.verdict import Verdict, parted, said
 from cli.running import attempt, leave
@@ -43,7 +44,8 @@ QUIET = TelemetryConfig(logging=None)
 class Judge:
     """Replays histories with the converter and the sandbox of a worker."""
 
-    def __init__(self, converter: DataConverter) -> None:
+    def __init__(self, converter: DataConverter, erased: Erased) -> None:
+        self._erased = erased
         self._overheard = Overheard()
         self._replayer = Replayer(
             workflows=WORKFLOWS,
@@ -66,6 +68,8 @@ class Judge:
         if failure is None:
             return known.model_copy(update={"seconds": seconds})
         heard = self._overheard.take()
+        if heard is not None and lacks_payload(heard) and await self._erased.has(history):
+            return known.model_copy(update={"seconds": seconds, "kind": "erased", "detail": ERASED})
         why = cause(heard) if heard else ""
         if not isinstance(failure, workflow.NondeterminismError):
             return known.model_copy(update={"seconds": seconds, "kind": "failed", "detail": why or said(failure)})
@@ -115,14 +119,16 @@ async def _serve(data_dir: str) -> None:
     logging.getLogger().addHandler(logging.NullHandler())  # verdicts say what there is to say
     os.dup2(2, 1)  # whatever else writes to stdout must not be taken for a verdict
     settings = load_settings(data_dir=Path(data_dir))
-    storage = None
+    database = storage = None
     # Kept histories may well do without a database.
     with suppress(SetupError):
         settings = with_secrets(find_endpoints(settings)).settings
-        storage = Storage(settings, await Database.open(settings.database))
+        database = await Database.open(settings.database)
+        storage = Storage(settings, database)
     external = storage.external(read_only=True) if storage else None
     _hush(settings)
-    judge = Judge(data_converter(external, codec_of(settings.codec.keys)))
+    converter = data_converter(external, codec_of(settings.codec.keys))
+    judge = Judge(converter, Erased(database, converter))
     while line := await asyncio.to_thread(sys.stdin.readline):
         known, history = await asyncio.to_thread(looked_at, Path(json.loads(line)))
         print(known.model_dump_json(), file=answers, flush=True)

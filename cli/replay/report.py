@@ -8,12 +8,12 @@ from xml.etree.ElementTree import Element, ElementTree, SubElement
 from rich import box
 from rich.table import Table
 
-from cli.replay.verdict import Kind, Verdict
+from cli.replay.verdict import PROVES_NOTHING, Kind, Verdict
 
 WIDTH = 100
 """Columns of the table where the terminal has fewer, or where there is none: names of workflows are whole."""
 
-KINDS: tuple[Kind, ...] = ("same", "skipped", "differs", "failed", "unknown")
+KINDS: tuple[Kind, ...] = ("same", "skipped", "erased", "differs", "failed", "unknown")
 
 
 def summary(verdicts: Sequence[Verdict], seconds: float) -> Table:
@@ -60,7 +60,7 @@ def write_junit(verdicts: Sequence[Verdict], path: Path) -> None:
     for name in sorted({verdict.workflow_type for verdict in verdicts}):
         those = sorted((verdict for verdict in verdicts if verdict.workflow_type == name), key=_place)
         bad = [verdict for verdict in those if not verdict.passes]
-        skipped = str(sum(verdict.kind == "skipped" for verdict in those))
+        skipped = str(sum(verdict.kind in PROVES_NOTHING for verdict in those))
         time = f"{sum(verdict.seconds for verdict in those):.3f}"
         suite = SubElement(
             root, "testsuite", name=name, tests=str(len(those)), failures=str(len(bad)), errors="0", skipped=skipped, time=time
@@ -68,7 +68,7 @@ def write_junit(verdicts: Sequence[Verdict], path: Path) -> None:
         for verdict in those:
             case = f"{verdict.workflow_id} {verdict.run_id}".strip()
             row = SubElement(suite, "testcase", classname=name, name=case, time=f"{verdict.seconds:.3f}")
-            if verdict.kind == "skipped":
+            if verdict.kind in PROVES_NOTHING:
                 SubElement(row, "skipped", message=verdict.detail)
             elif not verdict.passes:
                 SubElement(row, "failure", type=verdict.kind, message=verdict.detail).text = _told([verdict])

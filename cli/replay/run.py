@@ -16,7 +16,7 @@ from cli.progress import bar
 from cli.replay import report
 from cli.replay.pool import TIMEOUT, Children
 from cli.replay.source import asked, fetched, kept, since
-from cli.replay.verdict import Verdict
+from cli.replay.verdict import PROVES_NOTHING, Verdict
 from settings import Settings
 from workflows.contracts.errors import SetupError
 
@@ -54,8 +54,8 @@ async def run_replay(settings: Settings, batch: Batch) -> bool:
             report.write_junit(verdicts, batch.junit)
         except OSError as error:
             raise SetupError(f"--junit {batch.junit}: {error.strerror}") from error
-    if all(verdict.kind == "skipped" for verdict in verdicts):
-        raise SetupError("no worker has completed a task of these runs yet: nothing was proven")
+    if all(verdict.kind in PROVES_NOTHING for verdict in verdicts):
+        raise SetupError("no worker has completed a task of these runs yet, or their sessions were erased: nothing was proven")
     return all(verdict.passes for verdict in verdicts)
 
 

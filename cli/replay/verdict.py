@@ -9,10 +9,13 @@ from activities.db.client import words_of_core
 
 _PARTED = re.compile(r"HistoryEvent\(id: (?P<event>\d+), (?P<type>\w+)\)")
 
-Kind = Literal["same", "skipped", "differs", "failed", "unknown"]
+Kind = Literal["same", "skipped", "erased", "differs", "failed", "unknown"]
 """`same`: code and history agree. `skipped`: no worker has completed a task of the run, so there is nothing to compare, and neither
-harm nor proof in it. `differs`: the code would have done something else (nondeterminism). `failed`: the replay came to
+harm nor proof in it. `erased`: the run's session was, and payloads that the replay needs are gone with it; no harm or proof either. `differs`: the code would have done something else (nondeterminism). `failed`: the replay came to
 no end, because a payload can't be read or it took too long, say. `unknown`: no workflow of this release has the history's type, or it is no history."""
+
+
+PROVES_NOTHING: tuple[Kind, ...] = ("skipped", "erased")
 
 
 class Verdict(BaseModel):
@@ -38,7 +41,7 @@ class Verdict(BaseModel):
     @property
     def passes(self) -> bool:
         """Whether a release may go out as far as this history says."""
-        return self.kind in ("same", "skipped")
+        return self.kind in ("same", *PROVES_NOTHING)
 
 
 def said(failure: BaseException) -> str:
@@ -52,4 +55,4 @@ def parted(detail: str) -> tuple[int | None, str]:
     return (int(found["event"]), found["type"]) if found else (None, "")
 
 
-__all__ = ["Kind", "Verdict", "parted", "said"]
+__all__ = ["PROVES_NOTHING", "Kind", "Verdict", "parted", "said"]
