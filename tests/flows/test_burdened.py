@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 from temporalio.client import Client
 from temporalio.worker import Worker
+from temporalio.worker._workflow import _InterruptDeadlockError
 
 from tests.flows.burdened import Slow, Stubborn
 from worker import flow_digest, workflow_runner
@@ -53,3 +54,11 @@ async def test_l12_a_workflow_that_does_not_let_itself_be_taken_down_makes_way_f
         )
     for handle in handles:
         await handle.terminate()
+
+
+def test_l12_an_interruption_that_nobody_can_be_told_of_is_no_fault_of_a_test() -> None:
+    class Going:
+        def __del__(self) -> None:
+            raise _InterruptDeadlockError
+
+    Going()
