@@ -3,7 +3,8 @@
 import base64
 
 import asyncpg
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecution
+from temporalio.service import RPCError, RPCStatusCode
 
 TABLES = """
     select c.relname as name, array_remove(array_agg(a.attname::text) filter (where a.atttypid = 'bytea'::regtype), null) as binary
@@ -41,8 +42,18 @@ async def in_tables(word: str, conn: asyncpg.Connection) -> set[str]:
 async def in_temporal(word: str, client: Client) -> set[str]:
     found = set()
     async for run in client.list_workflows():
-        history = await client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
-        texts = [run.raw_info.SerializeToString(), *(event.SerializeToString() for event in history.events)]
+        texts = [run.raw_info.SerializeToString(), *await _events(client, run)]
         if any(disguise in text for disguise in disguises(word) for text in texts):
             found.add(run.id)
     return found
+
+
+async def _events(client: Client, run: WorkflowExecution) -> list[bytes]:
+    """Those of a run's history. None are left of one that is gone and still listed."""
+    try:
+        history = await client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
+    except RPCError as error:
+        if error.status != RPCStatusCode.NOT_FOUND:
+            raise
+        return []
+    return [event.SerializeToString() for event in history.events]

@@ -165,6 +165,15 @@ class System:
     def workflow(self, session: str) -> "WorkflowHandle[Any, Any]":
         return self.temporal.get_workflow_handle(session_workflow_id(self.tenant, session))
 
+    async def listed(self, *workflow_ids: str) -> None:
+        """Waits until Temporal lists these workflows: its lists follow what happens at a small distance."""
+
+        async def shown() -> bool:
+            query = " OR ".join(f"WorkflowId = '{workflow_id}'" for workflow_id in workflow_ids)
+            return {run.id async for run in self.temporal.list_workflows(query)} == set(workflow_ids)
+
+        await self.until(shown)
+
     async def histories(self, session: str) -> list[WorkflowHistory]:
         """Every run of a session, oldest first."""
         return await chain_of(self.temporal, session_workflow_id(self.tenant, session))

@@ -97,6 +97,7 @@ async def test_s20_s78_nothing_is_left_of_a_session_that_used_everything(databas
         await system.chat("stays", f"keep {OTHER}")
         await live_with(system, "goes", WORD)
         workflow_id = session_workflow_id(system.tenant, "goes")
+        await system.listed(workflow_id, session_workflow_id(system.tenant, "stays"))
         assert await remains(WORD, system.conn, system.temporal) >= HOLDING | {workflow_id}
         kept = await remains(OTHER, system.conn, system.temporal)
         erasure_id = await deleted(system, "goes")

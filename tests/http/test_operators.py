@@ -115,6 +115,7 @@ async def test_an_erasure_that_waits_as_all_do_is_not_stuck(
             return any(pending.attempt > 2 for pending in described.raw_description.pending_activities)
 
         await system.until(waits)
+        await system.listed(f"erasure/{erasure}")
         assert await run_stuck(system.settings, Limits(2, timedelta(seconds=60)))
         monkeypatch.setattr("cli.stuck.ERASURE_PATIENCE", timedelta(0))
         assert not await run_stuck(system.settings, Limits(2, timedelta(seconds=60)))

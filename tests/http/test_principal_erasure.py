@@ -164,6 +164,7 @@ async def test_payloads_that_no_history_refers_to_go_and_those_of_the_living_sta
         await system.chat("s1")
         await system.resume("s1", "h1", "x" * 200_000)
         workflow_id = system.workflow("s1").id
+        await system.listed(workflow_id)
         used = {row["key"] for row in await system.conn.fetch("select key from payloads")}
         left, nobodys = await stored(system, workflow_id, WORD), await stored(system, "session/default/nobody", WORD)
         leftovers, now = Leftovers([PostgresPayloads(system.kit.db)], system.temporal, workflow_id), datetime.now(UTC)
