@@ -281,7 +281,8 @@ class StepRun:
     async def _refused(self, refusal: Refusal) -> StepDone:
         """The rows knew better: nothing was written but the word about it."""
         await announce_refused(self._kit.db, self._step.session, self._step.turn, refusal)
-        return StepDone(state="refused", error=TurnError.of("session_error", refusal.message), at=now_text())
+        error = TurnError.of("session_error", refusal.message)
+        return StepDone(state="refused", error=error, at=now_text(), refused_code=refusal.code)
 
 
 EXPECTED = ApplicationErrorCategory.BENIGN  # the log has said what failed, and it is asked for again

@@ -57,7 +57,7 @@ class Turns:
             return await write
         except Refusal as refusal:
             await announce_refused(self._kit.db, session, turn, refusal)
-            return TurnEnded(refused=True, at=now_text())
+            return TurnEnded(refused=True, refused_code=refusal.code, refused_why=refusal.message, at=now_text())
 
     async def _hand_over(self, step: HandOver) -> TurnEnded:
         async with self._kit.session(step.session, step.turn.turn_id) as tx:

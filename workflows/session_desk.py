@@ -40,6 +40,7 @@ class SessionDesk:
         if not (self.loaded and self._jobs.state.head.born) or self._overdue() or (asked.key and asked.key in self._jobs.state.keys):
             return
         try:
+            admission.check_caller(asked)
             check(asked)
         except Refusal as refusal:
             raise refusal.as_failure() from None
@@ -52,6 +53,7 @@ class SessionDesk:
             await self._known_end(asked)
             if self._ends():
                 raise admission.CLOSED
+            _check_caller(asked)
             return await (self._keyed(asked.key, judge, asked) if asked.key else judge(asked))
         except Refusal as refusal:
             self.refused = True
@@ -110,7 +112,9 @@ class SessionDesk:
             await self._ready()
             if self._ends():
                 return
-            await judge(_decoded(kind, payloads))
+            asked = _decoded(kind, payloads)
+            _check_caller(asked)
+            await judge(asked)
         except Refusal as refusal:
             self._note(what, refusal.code, refusal.message)
         except Exception as error:
@@ -149,6 +153,15 @@ class SessionDesk:
         self._jobs.note_refusal(refusal)
         if self._jobs.state.head.born:
             self._jobs.enqueue(QueuedRefusal(refusal=refusal))
+
+
+def _check_caller(asked: Input) -> None:
+    """Raises Refusal. Runs that took such an input before there was this check go on as they went."""
+    try:
+        admission.check_caller(asked)
+    except Refusal:
+        if workflow.patched("callers-that-rows-can-hold"):
+            raise
 
 
 def _decoded(kind: type[Asked], payloads: tuple[Any, ...]) -> Asked:

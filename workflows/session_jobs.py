@@ -4,6 +4,7 @@ from temporalio import workflow
 
 from workflows.contracts import telemetry
 from workflows.contracts.carried import QueuedTurn
+from workflows.contracts.inputs import RecordedRefusal
 from workflows.contracts.steps import Birth
 from workflows.model.state import Batch, Binding, LastTurn
 from workflows.model.turn import TurnOutcome, TurnRef
@@ -41,13 +42,18 @@ class SessionJobs(SessionOrder):
         _log_end(outcome)
         if outcome.state == "refused":
             self.set_head(revision=head.revision, hung_under=head.hung_under)
-            self._forget_first(job)
+            self._refused(job, outcome)
         else:
             self._settle(job, outcome, revision)
             self._promote(outcome.passed_over)
 
-    def _forget_first(self, refused: QueuedTurn) -> None:
-        """A first input that the rows refused made no session: who sends the next one owns and binds it, and may use the same ids."""
+    def _refused(self, refused: QueuedTurn, outcome: TurnOutcome) -> None:
+        """What the rows refuse is a refusal that can be asked for, also where no row is there to announce it under. A first input made no session
+        then: who sends the next one owns and binds it, and may use the same ids.
+        """
+        if refused.turn.kind != "steering":  # a turn for words that another one took meanwhile
+            code, why = outcome.refused_code or "internal", outcome.refused_why or "the rows refused it"
+            self.note_refusal(RecordedRefusal(what=refused.turn.kind, code=code, message=why, at=workflow.now().isoformat()))
         if not self.claimed:
             known = forget(self.state.recent, refused.message.id) if refused.message else self.state.recent
             self.change(head=self.state.head.model_copy(update={"owner": None, "binding": Binding()}), recent=known)

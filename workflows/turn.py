@@ -64,7 +64,7 @@ class LiveTurn:
             return await self.end(failed)
         except Exception:
             workflow.logger.exception("the end of a failed turn could not be written")
-            return TurnOutcome(turn=self.turn, state="refused", error=failed)
+            return TurnOutcome(turn=self.turn, state="refused", error=failed, refused_code="internal", refused_why=failed.message)
 
     async def run(self) -> TurnOutcome:
         """The turn from its opening to its end."""
@@ -181,7 +181,8 @@ class LiveTurn:
             host_context=self._job.host_context,
         )
         ended = await written(hand_over, result, "next host action")
-        return TurnOutcome(turn=self.turn, state="refused" if ended.refused else "handed_over", at=ended.at, expires_at=ended.expires_at)
+        state = "refused" if ended.refused else "handed_over"
+        return TurnOutcome(turn=self.turn, state=state, at=ended.at, expires_at=ended.expires_at, **_refusal(ended))
 
     def _ending_error(self) -> TurnError:
         return CANCELLED if self.cancelled else TurnError.of("internal", "the model step failed unexpectedly; the turn may be retried")
@@ -205,7 +206,7 @@ class LiveTurn:
         if known := self._ended_before(ended):
             return known
         state = "refused" if ended.refused else "cancelled" if error.type == "cancelled" else "failed"
-        return TurnOutcome(turn=self.turn, state=state, next_step=self._step, error=error, expires_at=ended.expires_at)
+        return TurnOutcome(turn=self.turn, state=state, next_step=self._step, error=error, expires_at=ended.expires_at, **_refusal(ended))
 
     def _ended_before(self, ended: TurnEnded) -> TurnOutcome | None:
         """How the turn had ended, if a write did that whose answer was lost: what was announced stays as it is."""
@@ -225,9 +226,15 @@ class LiveTurn:
             at=done.at,
             expires_at=done.expires_at,
             passed_over=done.passed_over,
+            refused_code=done.refused_code,
+            refused_why=done.error.message if done.refused_code and done.error else "",
         )
 
 
 async def execute_end(end: EndTurn) -> TurnEnded:
     """Ends a turn from outside its step, for as long as it takes to be written."""
     return await written(end_turn, end, f"end: {end.error.type}")
+
+
+def _refusal(ended: TurnEnded) -> dict[str, str]:
+    return {"refused_code": ended.refused_code, "refused_why": ended.refused_why}

@@ -5,13 +5,16 @@ import json
 from typing import Any
 
 import pytest
-from temporalio.client import WorkflowHandle
+from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.exceptions import ApplicationError
 
+from activities.db.client import forget_failure, session_start
 from tests.everything import session_of, told, verifying
 from tests.http.builds import temporal
 from tests.model.invariants import check_rows
 from tests.models import calls, hangs, says, script
 from tests.system import System, running_system
+from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import SessionStart
 from workflows.contracts.naming import SESSION_WORKFLOW
 from workflows.model.state import Head
@@ -168,6 +171,7 @@ async def ended(system: System, turns: int) -> bool:
 async def test_r37_a_first_message_by_signal_that_the_rows_refuse_leaves_the_id_free(
     database_url: str, temporal_address: str, cancelled: bool
 ) -> None:
+    """It is told to whoever asks what was refused: there is no row yet to announce it under."""
     async with running_system(database_url, temporal_address) as system:
         ann = {"principal": "ann", "tenant": system.tenant}
         said = ann | {"content": "hello", "id": "m1", "turn_id": "t1", "parent_id": "nobody", "subject": "order-7"}
@@ -180,6 +184,8 @@ async def test_r37_a_first_message_by_signal_that_the_rows_refuse_leaves_the_id_
             return head.born and head.owner is None
 
         await system.until(settled)
+        (refusal,) = await workflow.query("refusals")
+        assert (refusal["what"], refusal["code"]) == ("message", "unknown_parent")
         answer = await system.chat("s1", "hello", id="m1", subject="order-8")
         assert (answer["error"], answer["turn_number"], answer["user_message_id"]) == (None, 1, "m1")
         session = await system.get("/sessions/s1")
@@ -241,3 +247,38 @@ async def test_l12_names_that_are_too_long_for_a_filter_end_no_session(database_
         assert (await system.chat("s1"))["turn_number"] == 2
         await system.workflow("s1").signal("roll")
         assert (await system.chat("s1"))["turn_number"] == 3
+
+
+@pytest.mark.parametrize("by", ["signal", "update"])
+async def test_l12_r37_a_first_input_of_a_caller_whose_name_no_row_could_hold_is_refused(
+    database_url: str, temporal_address: str, by: str
+) -> None:
+    """As the API refuses such a name. The sender can learn of it, the workflow ends, and the id is free."""
+    async with running_system(database_url, temporal_address) as system:
+        said = {"tenant": system.tenant, "content": "hello", "id": "m1", "principal": "a\x00b"}
+        if by == "signal":
+            workflow = await begun_by_signal(system, said)
+        else:
+            start = session_start(system.tenant, "s1", system.settings.task_queue)
+            with pytest.raises(WorkflowUpdateFailedError) as caught:
+                await system.temporal.execute_update_with_start_workflow("message", said, start_workflow_operation=start)
+            await forget_failure(start)
+            assert isinstance(caught.value.cause, ApplicationError)
+            assert Refusal.from_failure(caught.value.cause).code == "bad_request"
+            workflow = system.workflow("s1")
+        await workflow.result()
+        if by == "signal":
+            (refusal,) = await workflow.query("refusals")
+            assert (refusal["what"], refusal["code"]) == ("message", "bad_request")
+            assert refusal["message"] == "principal holds a NUL character or half a surrogate pair"
+        assert (await system.chat("s1", "hello", id="m1"))["turn_number"] == 1
+        assert (await system.get("/sessions/s1"))["owner_id"] == "local"
+        with pytest.raises(WorkflowUpdateFailedError):
+            await system.workflow("s1").execute_update("message", said | {"id": "m2", "roles": ["admin"]})
+        await system.workflow("s1").signal("message", said | {"id": "m3", "roles": ["admin"]})
+
+        async def refused() -> Any:
+            return [(each["what"], each["code"]) for each in await system.workflow("s1").query("refusals")]
+
+        assert await system.until(refused) == [("message", "bad_request")]
+        assert (await system.chat("s1", "go on"))["turn_number"] == 2

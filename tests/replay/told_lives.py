@@ -11,7 +11,8 @@ from tests.io.keys import keys
 from tests.models import calls, hangs, says, waits
 from tests.replay.telling import Between, Story, Told, asked, losing, to_its_end, until_set
 from tests.replay.told_hosts import BATCH
-from workflows.contracts.naming import principal_erasure_workflow_id
+from workflows.contracts.inputs import SessionStart
+from workflows.contracts.naming import SESSION_WORKFLOW, principal_erasure_workflow_id
 
 GO_ON, HEARD = asyncio.Event(), asyncio.Event()
 KEYS = keys("corpus")
@@ -99,6 +100,19 @@ async def _unborn(system: Told) -> None:
     await system.workflow("unborn").result()
 
 
+async def _nameless(system: Told) -> None:
+    """A first input whose sender has a name that no row could hold is refused."""
+    handle = await system.temporal.start_workflow(
+        SESSION_WORKFLOW,
+        SessionStart(tenant=system.tenant, session_id="nameless"),
+        id=system.workflow("nameless").id,
+        task_queue=system.settings.task_queue,
+        start_signal="message",
+        start_signal_args=[asked(system, content="one", principal="a\0b")],
+    )
+    await handle.result()
+
+
 async def _expired(system: Told) -> None:
     await system.chat("expired", "one")
     STORIES["expired"].kept.append(await to_its_end(system.workflow("expired")))
@@ -154,6 +168,7 @@ STORIES = {
         between=UNHEARD,
     ),
     "unborn": Story("R62", [_unborn], [says("Hello.")]),
+    "nameless": Story("L12", [_nameless], []),
     "expired": Story("R176 R178", [_expired], [says("Hello.")], {"session_ttl_hours": 0.0004}),
     "closed": Story("S20", [_closed], [hangs("Half")]),
     "forgotten": Story("S78", [_forgotten], [says("Hello.")]),

@@ -99,7 +99,7 @@ class StepDone(Record):
     none). `at` is the time of the closing transaction (ISO 8601, UTC), `seconds` what the step took.
 
     What rows hold beside the response, so that they can be derived again: `refused_calls`, the `prompt`'s parts, and where the response
-    does not say what was `shown`, all of that.
+    does not say what was `shown`, all of that. `refused_code` is the refusal's, where the rows refused the input.
     """
 
     state: Literal["answered", "calls", "paused", "failed", "cancelled", "refused", "stale"]
@@ -120,6 +120,7 @@ class StepDone(Record):
     first_text_at: str = ""
     expires_at: str = ""
     seconds: float = 0.0
+    refused_code: str = ""
 
 
 @activity.defn

@@ -42,7 +42,7 @@ class EndTurn(Record):
 
 class TurnEnded(Record):
     """`response` is the partial model message that was kept, as JSON text (empty: nothing was streamed). `refused`: the rows refused
-    the turn's input, and nothing was written. `kept` is what was shown of the step, where that is more than the response. `closed` is the
+    the turn's input (`refused_code`, `refused_why`), and nothing was written. `kept` is what was shown of the step, where that is more than the response. `closed` is the
     step's end, as JSON text of a StepDone, if the rows have one that the workflow was never told of; `waiting` says that the turn had
     ended by asking the host, after the server's calls of the step had the results that `tools` are. `message_id` is the assistant message that
     it wrote to (empty: it wrote none).
@@ -55,6 +55,8 @@ class TurnEnded(Record):
     tools: tuple[ToolDone, ...] = ()
     message_id: str = ""
     refused: bool = False
+    refused_code: str = ""
+    refused_why: str = ""
     at: str = ""
     expires_at: str = ""
 

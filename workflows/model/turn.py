@@ -88,7 +88,7 @@ class TurnRef(Record):
 
 class TurnOutcome(Record):
     """How a turn ended. `host_calls` are open if it `paused`. `next_step` is the step that a retry runs, `passed_over` the profile of
-    steering that it could not take.
+    steering that it could not take. `refused_code` and `refused_why` are the refusal, where the rows `refused` its input.
     """
 
     turn: TurnRef
@@ -100,3 +100,5 @@ class TurnOutcome(Record):
     at: str = ""
     expires_at: str = ""
     passed_over: str = ""
+    refused_code: str = ""
+    refused_why: str = ""

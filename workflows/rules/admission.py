@@ -44,6 +44,11 @@ def check_text(name: str, text: str) -> None:
         raise Refusal("bad_request", f"{name} holds a NUL character or half a surrogate pair")
 
 
+def check_caller(asked: Input) -> None:
+    """Refuses a principal that no row could hold as an owner. The api never has such a one; who reaches Temporal may say what he likes."""
+    check_text("principal", asked.principal)
+
+
 def check_owner(head: Head, asked: Input) -> None:
     """Refuses who may not see the session exactly as if there were none (R38)."""
     if not head.born or not (asked.caller.is_admin or head.owner == asked.principal):
