@@ -1,7 +1,6 @@
 """Fixtures of every tier. Nothing starts before a test asks for it, and nothing heavy is imported here."""
 
 import asyncio
-import logging
 import os
 import signal
 import sys
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import uvloop
 
-from tests import services
+from tests import leftovers, services
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -47,25 +46,12 @@ def pytest_sessionstart() -> None:
 
 
 @pytest.fixture(autouse=True)
-def logging_as_it_was() -> Iterator[None]:
-    """Whoever sets up logging does it for the whole process: what a test sets up ends with it."""
-    before = {logger: _set_up(logger) for logger in _loggers()}
-    yield
-    logging.captureWarnings(False)
-    for logger in _loggers():
-        # A logger that is new keeps the handlers that its library gave it.
-        level, propagates, disabled, handlers = before.get(logger, (logging.NOTSET, True, False, logger.handlers))
-        logger.setLevel(level)
-        logger.propagate, logger.disabled, logger.handlers = propagates, disabled, list(handlers)
-
-
-def _loggers() -> list[logging.Logger]:
-    known = logging.Logger.manager.loggerDict.values()
-    return [logging.getLogger(), *(logger for logger in known if isinstance(logger, logging.Logger))]
-
-
-def _set_up(logger: logging.Logger) -> tuple[int, bool, bool, list[logging.Handler]]:
-    return logger.level, logger.propagate, logger.disabled, list(logger.handlers)
+def as_it_was() -> Iterator[None]:
+    """A test leaves its process as it found it: whatever comes next must not depend on what came before."""
+    before = leftovers.state()
+    with leftovers.given_back():
+        yield
+    assert leftovers.left(before, leftovers.state()) == []
 
 
 @pytest.fixture(scope="session")

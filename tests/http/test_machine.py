@@ -68,13 +68,15 @@ class Loop:
 @pytest.fixture(scope="module")
 def loop(postgres: "PostgresServer") -> Iterator[Loop]:
     """The system of all examples. Inputs that wait for a turn are sent back early."""
-    before, policies.LATE_INPUT_WAIT = policies.LATE_INPUT_WAIT, timedelta(seconds=0.4)
-    with services.running_temporal(dynamic={"frontend.WorkflowTimeSkippingEnabled": "true"}) as server:
+    with (
+        pytest.MonkeyPatch.context() as early,
+        services.running_temporal(dynamic={"frontend.WorkflowTimeSkippingEnabled": "true"}) as server,
+    ):
+        early.setattr(policies, "LATE_INPUT_WAIT", timedelta(seconds=0.4))
         shared = Loop(postgres, server.address)
         yield shared
         print(f"\nmachine: {Machine.examples} examples, {shared.world.steps} steps; {dict(shared.world.played.most_common())}")
         shared.close()
-    policies.LATE_INPUT_WAIT = before
 
 
 class Machine(RuleBasedStateMachine):

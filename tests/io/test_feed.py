@@ -103,7 +103,10 @@ async def test_a_slow_reader_is_told_to_read_again() -> None:
     assert await subscription.next(0) is None
 
 
-END_LISTENERS = "select pg_terminate_backend(pid) from pg_stat_activity where (query ilike '%listen%' or query = 'select 1') and pid <> pg_backend_pid()"
+END_LISTENERS = """
+    select pg_terminate_backend(pid) from pg_stat_activity
+    where datname = current_database() and (query ilike '%listen%' or query = 'select 1') and pid <> pg_backend_pid()
+"""
 """Only the owner may see and end another role's connections."""
 
 

@@ -142,7 +142,8 @@ async def test_r15_a_lost_connection_keeps_what_is_held(locks: StepLocks, other:
     async with locks.hold("one"), locks.hold("two"):
         async with database.connection() as connection:
             await connection.execute(
-                "select pg_terminate_backend(pid) from pg_stat_activity where query ilike '%try_advisory%' and pid <> pg_backend_pid()"
+                "select pg_terminate_backend(pid) from pg_stat_activity "
+                "where datname = current_database() and query ilike '%try_advisory%' and pid <> pg_backend_pid()"
             )
         await until_held(database, "one")
         await until_held(database, "two")

@@ -1,5 +1,7 @@
 """architecture.md, Profiles: loading modules and files that settings name."""
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,15 @@ from settings import Settings
 from workflows.contracts.errors import SetupError
 
 ONE = 'from profiles import Profile\nprofile = Profile("one", "You are one.")\n'
+
+
+@pytest.fixture(autouse=True)
+def forgotten(tmp_path: Path) -> Iterator[None]:
+    """What a test wrote and loaded under some name is no other test's."""
+    yield
+    for name, module in list(sys.modules.items()):
+        if Path(getattr(module, "__file__", None) or "/").is_relative_to(tmp_path):
+            del sys.modules[name]
 
 
 def loaded(*sources: Path | str, profile: str = "default") -> Profiles:

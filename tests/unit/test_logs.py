@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Iterator
 
 import pytest
 from temporalio.exceptions import ApplicationError
@@ -24,9 +25,10 @@ def record(message: str = "it failed", error: BaseException | None = None) -> lo
 
 
 @pytest.fixture(autouse=True)
-def about() -> None:
-    telemetry.forget()
+def about() -> Iterator[None]:
     telemetry.identify(session_id="s1", turn_id="t1", call_id=None, attempt=2)
+    yield
+    telemetry.forget()
 
 
 def test_a_line_of_any_logger_has_the_ids_of_what_runs() -> None:
