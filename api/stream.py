@@ -75,7 +75,8 @@ async def event_stream(
 ) -> EventStream:
     """The answer that sends `caller` a session's events from `start` on (None: the oldest there is). `until_turn`: it ends after the first `turn.completed`.
 
-    The first look at the log comes before the answer. Raises RequestRefused (410) if what followed `start` is gone, ServiceUnavailable.
+    The first look at the log comes before the answer. Raises RequestRefused (410) if what followed `start` is gone, the refusal `not_found`
+    if the session is, or is somebody else's, and ServiceUnavailable.
     """
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", **(headers or {})}
     while True:
@@ -98,7 +99,7 @@ async def _chunks(
         await tail.know_owner()
         reader = _Reader(api, caller, tail, await api.log.oldest(session_uid) if start is None else start, until_turn)
         sent = await reader.next()
-        if reader.shut_out:
+        if reader.lost:
             raise not_found()
         yield b""
         try:
@@ -169,6 +170,11 @@ class _Reader:
         owned = self._tail.owned
         return owned is not None and not may_see(self._caller, owned.owner)
 
+    @property
+    def lost(self) -> bool:
+        """Whether there is no such session for who reads: it was deleted, or given to somebody else."""
+        return self._tail.gone or self.shut_out
+
     def _comment(self) -> list[bytes]:
         if self._ticks == self._tail.ticks:
             return []
@@ -196,6 +202,8 @@ class _Reader:
         self._cursor = found.begins or found.ends
         self._awaited = None if found.begins else turn
         self._refused = found.refused
+        if found.erased:
+            self._tail.end()
         return found.begins is not None
 
     async def _pause(self) -> list[bytes]:

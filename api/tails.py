@@ -116,6 +116,11 @@ class Tail:
         self.changed.set()
         self.changed = asyncio.Event()
 
+    def end(self) -> None:
+        """The session was deleted: nothing more will come."""
+        self.gone = True
+        self.wake()
+
     def close(self) -> None:
         """Stops following the log."""
         if self._task is not None:

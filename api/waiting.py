@@ -103,7 +103,8 @@ async def _check_coming(api: Api, session_uid: UUID, turn_id: str, seen: bool) -
     except ServiceUnavailable:
         return
     if refused is not None:
-        raise Refusal.named(*refused)
+        code, words = refused
+        raise not_found() if words is None else Refusal.named(code, words)
 
 
 async def _exists(api: Api, session_uid: UUID) -> bool:

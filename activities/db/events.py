@@ -116,12 +116,13 @@ class CursorExpired(OutlastError):
 class Beginning:
     """The cursor before a turn's first event (None: it has not begun), and the one behind the session's newest event.
 
-    `refused`: the turn will not come, and its first event is the word about that.
+    `refused`: the turn will not come, and its first event is the word about that. `erased`: nothing will come of this session.
     """
 
     begins: Cursor | None
     ends: Cursor
     refused: bool = False
+    erased: bool = False
 
 
 class Owned(NamedTuple):
@@ -147,7 +148,7 @@ class EventLog:
         if row["over"] and (begins is None or begins.seq < row["events_from"]):
             raise CursorExpired(Cursor(row["events_from"]))
         refused = begins is None and row["refused"] is not None
-        return Beginning(Cursor(row["refused"] - 1) if refused else begins, Cursor(row["ends"]), refused)
+        return Beginning(Cursor(row["refused"] - 1) if refused else begins, Cursor(row["ends"]), refused, row["erased"])
 
     async def oldest(self, session_uid: UUID) -> Cursor:
         """The cursor that the oldest event follows which is left."""

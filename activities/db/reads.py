@@ -193,8 +193,10 @@ class Reads:
             rows = sql.list_host_actions(conn, tenant=tenant, owner=owner, **place, count=count, **self._shown)
             return [(Place(row["opened_at"], row["session_uid"]), _pending(row, row["message_id"], row["calls"])) async for row in rows]
 
-    async def refusal(self, session_uid: UUID, turn_id: str) -> tuple[str, str] | None:
-        """Code and words of the refusal that an accepted input met in the rows, so that its turn never began."""
+    async def refusal(self, session_uid: UUID, turn_id: str) -> tuple[str, str | None] | None:
+        """Code and words of the refusal that an accepted input met in the rows, so that its turn never began; `not_found` without words
+        if the session's rows have gone (S20).
+        """
         async with reading(self._database) as conn:
             row = await sql.refusal_of_turn(conn, session_uid=session_uid, turn_id=turn_id)
         return None if row is None else (row["code"], row["message"])

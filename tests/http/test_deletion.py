@@ -10,6 +10,7 @@ import pytest
 
 from api.access import identify
 from api.app import create_app
+from api.sending import Workflows
 from settings import Settings
 from tests.http.conftest import NOWHERE, caller_of_headers, running, served
 from tests.http.seeding import Seed
@@ -113,6 +114,28 @@ async def test_who_waits_for_a_turn_of_a_deleted_session_is_told_404(database_ur
             answers = [await waiting, await behind]
         assert [(answer.status_code, answer.json()["code"]) for answer in answers] == [(404, "not_found")] * 2
         assert len(scripted.requests) == 1
+
+
+@pytest.mark.parametrize("path", ["/chat", "/chat/stream"])
+async def test_who_learns_of_a_turn_when_its_session_is_gone_already_is_told_404(
+    database_url: str, temporal_address: str, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """The answer of the session's workflow took longer than the session's whole end."""
+    go_on, offer = asyncio.Event(), Workflows.message
+
+    async def late(*asked: Any) -> Any:
+        receipt = await offer(*asked)
+        await go_on.wait()
+        return receipt
+
+    monkeypatch.setattr(Workflows, "message", late)
+    async with running_system(database_url, temporal_address, script(hangs("par"))) as system, asyncio.timeout(PATIENCE_SECONDS):
+        waiting = asyncio.create_task(system.post(path, {"session_id": "s1", "content": "hi"}))
+        await system.until(lambda: system.script.requests)
+        assert (await delete(system, "s1")).status_code == 202
+        go_on.set()
+        answer = await waiting
+        assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
 
 
 async def test_readers_of_a_deleted_session_end_as_a_stream_that_is_whole(database_url: str, temporal_address: str) -> None:

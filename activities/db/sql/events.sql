@@ -28,7 +28,7 @@ order by position;
 
 -- name: turn_begins(session_uid, turn_id, attempt)^
 -- The number of the first event of a turn's newest attempt, null if the turn, or the attempt asked for, has not started; that of the
--- word about its refusal, if the rows refused it lately; and that of the session's newest event.
+-- word about its refusal, if the rows refused it lately; that of the session's newest event; and whether the session's rows have gone.
 select
   (select max(e.seq)
     from turns t
@@ -42,7 +42,8 @@ select
     select from turns t
     where t.session_uid = :session_uid and t.turn_id = :turn_id and t.attempt >= :attempt and t.ended_at is not null) as over,
   coalesce((select cursor from sessions where session_uid = :session_uid), 0) as ends,
-  coalesce((select events_from from sessions where session_uid = :session_uid), 0) as events_from;
+  coalesce((select events_from from sessions where session_uid = :session_uid), 0) as events_from,
+  exists (select from erasures where id = :session_uid) as erased;
 
 -- name: said_lately(session_uid, type, data, at)$
 -- Whether one of the session's newest events is of this type and says exactly this, at this time if one is given.

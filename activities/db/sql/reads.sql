@@ -160,8 +160,9 @@ where session_uid = :session_uid
 order by depth, created_at, id;
 
 -- name: refusal_of_turn(session_uid, turn_id)^
--- Why an accepted input got no turn: the rows refused it lately.
-select e.data ->> 'code' as code, e.data ->> 'message' as message
-from sessions s join events e on e.session_uid = s.session_uid and e.seq > s.cursor - 100
-where s.session_uid = :session_uid and e.type = 'input.refused' and e.data ->> 'refused_turn_id' = :turn_id
-order by e.seq desc limit 1;
+-- Why an accepted input got no turn: the rows refused it lately, or its session is erased, and then there are no words about it.
+(select e.data ->> 'code' as code, e.data ->> 'message' as message
+  from sessions s join events e on e.session_uid = s.session_uid and e.seq > s.cursor - 100
+  where s.session_uid = :session_uid and e.type = 'input.refused' and e.data ->> 'refused_turn_id' = :turn_id
+  order by e.seq desc limit 1)
+union all select 'not_found', null from erasures where id = :session_uid;
