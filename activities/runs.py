@@ -86,7 +86,7 @@ class Runs:
         """Whether the histories of runs refer to payloads that a driver of external storage keeps."""
         for run_id in run_ids:
             history = await self.history(run_id)
-            if driver.encode() in history.SerializeToString() and driver in map(_driver_of, _payloads(history)):
+            if driver.encode() in history.SerializeToString() and driver in map(_driver_of, payloads_in(history)):
                 return True
         return False
 
@@ -118,7 +118,7 @@ def _driver_of(payload: Payload) -> str | None:
     return json.loads(payload.data).get("driverName") if is_reference(payload) else None
 
 
-def _payloads(message: Message) -> Iterator[Payload]:
+def payloads_in(message: Message) -> Iterator[Payload]:
     """All payloads in a message, however deep."""
     if isinstance(message, Payload):
         yield message
@@ -131,4 +131,4 @@ def _payloads(message: Message) -> Iterator[Payload]:
         else:
             parts = [value] if isinstance(value, Message) else list(value)
         for part in parts:
-            yield from _payloads(part)
+            yield from payloads_in(part)

@@ -1,7 +1,12 @@
-"""The SDK's sandbox, which does not enter itself to say whose payloads a session's are, and from which every workflow is taken out in the end.
+"""The SDK's sandbox, which does not enter itself to say whose payloads a session's are, into which nothing comes that is still encrypted, and
+from which every workflow is taken out in the end.
 
 The SDK asks a workflow instance for each payload, in each of three passes over every activation and completion. In the sandbox an
 answer costs more than what it is about: it was a fifth of what a worker did.
+
+A worker that has no key yet, while others encrypt already, has no codec that would stop at what it can't read. In a workflow the SDK drops a
+signal that it can't decode, and a result that can't be decoded is a fault of the turn. Here the workflow task fails instead, and is tried again
+until a worker gets it that has the key.
 
 A workflow task that takes longer than two seconds, be it only for the machine's load, is given up by the SDK, which then takes the workflow
 out of the cache, in another thread, while the first one may still be at it. Two threads in one instance break it: it is taken out never,
@@ -23,6 +28,9 @@ from temporalio.converter import (
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 from temporalio.workflow import Info
+
+from activities.db.encryption import ENCODING, locked
+from activities.runs import payloads_in
 
 TRIES = 3
 """So often a workflow is asked to end its tasks before it is set aside."""
@@ -52,10 +60,12 @@ class _Instance(WorkflowInstance):
         )
 
     def activate(self, act: Any) -> Any:
-        """One activation, in the sandbox, when the one before it is over."""
+        """One activation, in the sandbox, when the one before it is over. Raises PayloadUnreadable if no codec has decrypted it."""
         with self._one_at_a_time:
             if any(job.HasField("remove_from_cache") for job in act.jobs):
                 return self._take_down(act)
+            if ENCODING in act.SerializeToString() and (unreadable := locked(payloads_in(act))) is not None:
+                raise unreadable
             return self._inner.activate(act)
 
     def _take_down(self, act: Any) -> Any:

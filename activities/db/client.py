@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from pydantic import ValidationError
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, Interceptor, WithStartWorkflowOperation
 from temporalio.common import WorkflowIDConflictPolicy
@@ -53,23 +52,7 @@ def words_of_core(error: BaseException) -> str:
     return found["text"].replace('\\"', '"') if found else text
 
 
-class _Json(PydanticJSONPlainPayloadConverter):
-    """JSON that can't be read (half a surrogate pair in a text, say) is its bytes where any value is taken.
-
-    The SDK would drop such a signal, and its sender would never hear of it.
-    """
-
-    def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
-        """The value, or the bytes of what is none where no type is asked for."""
-        try:
-            return super().from_payload(payload, type_hint)
-        except ValidationError:
-            if type_hint is None:
-                return payload.data
-            raise
-
-
-_JSON = _Json(ToJsonOptions(exclude_unset=True))
+_JSON = PydanticJSONPlainPayloadConverter(ToJsonOptions(exclude_unset=True))
 _PARTS = tuple({**PydanticPayloadConverter().converters, _JSON.encoding.encode(): _JSON}.values())
 """One of each for the whole process: the SDK makes a converter anew for each payload's context, and theirs remember the types that they have seen."""
 
@@ -84,13 +67,25 @@ class RecordPayloadConverter(CompositePayloadConverter):
         super().__init__(*_PARTS)
 
     def from_payloads(self, payloads: Sequence[Payload], type_hints: list[type] | None = None) -> list[Any]:
-        """The values. Raises PayloadUnreadable for what no codec has decrypted, as there is no key."""
+        """The values. What can't be read (half a surrogate pair in JSON, an encoding that nobody knows) is its bytes where any value is
+        taken: the SDK would drop such a signal, and its sender would never hear of it.
+
+        Raises PayloadUnreadable for what no codec has decrypted, as there is no key.
+        """
         try:
             return super().from_payloads(payloads, type_hints)
-        except KeyError as error:
+        except Exception as error:
             if (unreadable := locked(payloads)) is not None:
                 raise unreadable from error
-            raise
+            if type_hints is not None:
+                raise
+            return [self._any(payload) for payload in payloads]
+
+    def _any(self, payload: Payload) -> Any:
+        try:
+            return super().from_payloads([payload])[0]
+        except Exception:
+            return payload.data
 
 
 def data_converter(storage: ExternalStorage | None, codec: PayloadCodec | None = None) -> DataConverter:

@@ -122,4 +122,4 @@ def _bound(metadata: Mapping[str, bytes]) -> bytes:
     return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 
-__all__ = ["KEY_BYTES", "AesGcmCodec", "PayloadUnreadable", "codec_of", "key_named", "locked"]
+__all__ = ["ENCODING", "KEY_BYTES", "AesGcmCodec", "PayloadUnreadable", "codec_of", "key_named", "locked"]

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from temporalio.api.common.v1 import Payload
 from temporalio.exceptions import ApplicationError
 
+from activities.db.client import connect
 from cli.doctor import check_codec
 from cli.endpoints import Endpoints
 from cli.stuck import Limits, run_stuck
@@ -21,6 +22,7 @@ from tests.io.keys import keys
 from tests.models import calls, says, script
 from tests.replay.telling import Between
 from tests.system import System, running_system
+from workflows.contracts.inputs import MessageInput
 
 UI = "http://127.0.0.1:8233"
 LARGE = "walrus " * 40_000
@@ -167,6 +169,26 @@ async def test_sessions_go_on_when_encryption_begins_and_when_a_key_is_replaced(
                 if "encryption-key-id" in one["metadata"]
             }
             assert names == ({"a"}, {"a", "b"})[number]
+
+
+async def test_a_worker_that_has_no_key_yet_leaves_inputs_to_those_who_have_one(database_url: str, temporal_address: str) -> None:
+    scripted = script(says("one"), calls(("c1", "open_page", {"url": "gannet"})), says("three"))
+    async with running_system(database_url, temporal_address, scripted) as system:
+        await system.chat("s1", "walrus")
+        with_key = await connect(
+            system.settings.model_copy(update={"codec": keys("a")}), system.kit.storage, temporal_address, for_api=False
+        )
+        sealed = with_key.get_workflow_handle(system.workflow("s1").id)
+
+        async def failed() -> bool:
+            return (await sealed.describe()).raw_description.pending_workflow_task.attempt > 1
+
+        await sealed.signal("message", MessageInput(content="petrel", id="m2", tenant=system.tenant))
+        await system.until(failed)
+    async with running_system(database_url, temporal_address, scripted, like=system, codec=keys("a")) as again:
+        await again.until(lambda: again.conn.fetchval("select count(*) = 2 from turns where state <> 'running'"))
+        assert (await again.resume("s1", "c1", "puffin")).json()["content"] == "three"
+        assert [one["content"] for one in await again.messages("s1")] == ["walrus", "one", "petrel", "three"]
 
 
 async def test_a_payload_that_an_operator_writes_is_encrypted_and_read_by_the_session(database_url: str, temporal_address: str) -> None:

@@ -5,7 +5,9 @@ import json
 from typing import Any
 
 import pytest
+from temporalio.api.common.v1 import Payload
 from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from activities.db.client import forget_failure, session_start
@@ -123,10 +125,19 @@ async def test_l12_nonsense_from_an_operator_harms_nothing(database_url: str, te
             await signal(system, "s1", name)
         # An emoji that a host cut in two: JSON to Temporal, but no text.
         await signal(system, "s1", "host_result", {"tool_call_id": "c1", "tool_result": ["\ud83d"]})
+        # What no converter of ours reads: no encoding, one that is no text, one of somebody's own, a class that nobody has.
+        encodings: tuple[dict[str, bytes], ...] = (
+            {},
+            {"encoding": b"\xff"},
+            {"encoding": b"binary/zstd"},
+            {"encoding": b"json/protobuf", "messageType": b"a.B"},
+        )
+        for encoding in encodings:
+            await system.workflow("s1").signal("message", RawValue(Payload(metadata=encoding, data=b"{}")))
         await signal(system, "s1", "no_such_signal", {})
         assert (await system.chat("s1", "still there?"))["content"] == "hello"
         listed = await system.workflow("s1").query("refusals")
-        assert [refusal["code"] for refusal in listed] == ["bad_request"] * 9
+        assert [refusal["code"] for refusal in listed] == ["bad_request"] * 13
 
 
 async def test_r62_who_reads_a_turn_that_the_rows_refuse_is_told_so(database_url: str, temporal_address: str) -> None:
