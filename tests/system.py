@@ -165,6 +165,15 @@ class System:
     def workflow(self, session: str) -> "WorkflowHandle[Any, Any]":
         return self.temporal.get_workflow_handle(session_workflow_id(self.tenant, session))
 
+    async def accepted(self, session: str, inputs: int) -> None:
+        """Waits until a session's newest run has taken so many inputs."""
+
+        async def taken() -> bool:
+            events = (await self.workflow(session).fetch_history()).events
+            return sum(event.HasField("workflow_execution_update_accepted_event_attributes") for event in events) >= inputs
+
+        await self.until(taken)
+
     async def listed(self, *workflow_ids: str) -> None:
         """Waits until Temporal lists these workflows: its lists follow what happens at a small distance."""
 

@@ -108,7 +108,7 @@ async def test_who_waits_for_a_turn_of_a_deleted_session_is_told_404(database_ur
         waiting = asyncio.create_task(system.post("/chat", {"session_id": "s1", "content": "hi"}))
         await system.until(lambda: scripted.requests)
         behind = asyncio.create_task(system.post("/chat", {"session_id": "s1", "content": "then", "when_busy": "enqueue"}))
-        await system.until(lambda: _accepted(system, 2))
+        await system.accepted("s1", 2)
         assert (await system.apis[1].delete("/api/sessions/s1")).status_code == 202
         async with asyncio.timeout(PATIENCE_SECONDS):
             answers = [await waiting, await behind]
@@ -162,12 +162,6 @@ async def _read_all(client: httpx.AsyncClient, url: str, seen: list[str]) -> Non
         assert response.status_code == 200
         async for frame in frames:
             seen.append(frame.type)
-
-
-async def _accepted(system: System, inputs: int) -> bool:
-    """True once the session's workflow has taken so many."""
-    events = (await system.workflow("s1").fetch_history()).events
-    return sum(event.HasField("workflow_execution_update_accepted_event_attributes") for event in events) >= inputs
 
 
 @pytest.fixture

@@ -119,8 +119,9 @@ async def test_r75_sessions_run_side_by_side_and_each_one_turn_at_a_time(databas
     async with running_system(database_url, temporal_address, script(waits(together, "a", "b"))) as system:
         sessions = [f"s{number}" for number in range(8)]
         sent = [asyncio.create_task(system.chat(session)) for session in sessions]
-        sent += [asyncio.create_task(system.chat(session, "later", when_busy="enqueue")) for session in sessions]
         await system.until(lambda: len(system.script.requests) == len(sessions))
+        sent += [asyncio.create_task(system.chat(session, "later", when_busy="enqueue")) for session in sessions]
+        await asyncio.gather(*(system.accepted(session, 2) for session in sessions))
         running = await system.conn.fetch("select count(*) from turns where state = 'running' group by session_uid")
         assert [row["count"] for row in running] == [1] * len(sessions)
         together.set()

@@ -3,7 +3,7 @@
 import asyncio
 
 from tests.models import calls, says, script, waits
-from tests.system import System, running_system
+from tests.system import running_system
 
 
 async def test_r105_r107_a_host_action_from_question_to_answer(database_url: str, temporal_address: str) -> None:
@@ -62,15 +62,9 @@ async def test_r62_an_accepted_message_that_the_rows_refuse_is_answered(database
         waiting = asyncio.create_task(
             system.post("/chat", {"session_id": "s1", "content": "under it", "parent_id": "x9", "when_busy": "enqueue"})
         )
-        await system.until(lambda: _queued(system))
+        await system.accepted("s1", 3)
         await system.conn.execute("delete from messages where id = 'x9'")
         go_on.set()
         answer = await waiting
         assert (answer.status_code, answer.json()["code"]) == (409, "unknown_parent")
         assert (await system.chat("s1", "go on"))["error"] is None
-
-
-async def _queued(system: System) -> bool:
-    """True once the message of the test waits in the workflow."""
-    history = await system.workflow("s1").fetch_history()
-    return sum(event.HasField("workflow_execution_update_accepted_event_attributes") for event in history.events) == 3

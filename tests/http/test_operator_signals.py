@@ -15,6 +15,7 @@ from tests.everything import session_of, told, verifying
 from tests.http.builds import temporal
 from tests.model.invariants import check_rows
 from tests.models import calls, hangs, says, script
+from tests.replay.telling import Between, until_set
 from tests.system import System, running_system
 from workflows.contracts.errors import Refusal
 from workflows.contracts.inputs import SessionStart
@@ -183,12 +184,15 @@ async def test_r37_a_first_message_by_signal_that_the_rows_refuse_leaves_the_id_
     database_url: str, temporal_address: str, cancelled: bool
 ) -> None:
     """It is told to whoever asks what was refused: there is no row yet to announce it under."""
-    async with running_system(database_url, temporal_address) as system:
+    between, go_on = Between(), asyncio.Event()
+    between.after = until_set(go_on, "load_head")  # a cancel that came behind the refusal would be refused itself
+    async with running_system(database_url, temporal_address, interceptors=[between]) as system:
         ann = {"principal": "ann", "tenant": system.tenant}
         said = ann | {"content": "hello", "id": "m1", "turn_id": "t1", "parent_id": "nobody", "subject": "order-7"}
         workflow = await begun_by_signal(system, said)
         if cancelled:
             await workflow.signal("cancel", ann | {"turn_id": "t1"})
+        go_on.set()
 
         async def settled() -> bool:
             head = await workflow.query("head", result_type=Head)
