@@ -1,12 +1,8 @@
 """Profiles that tests talk to. A path of this file is a test's OUTLAST_PROFILES."""
 
 import asyncio
-from collections import Counter
 
-from profiles import HostTool, Profile, ToolContext, tool
-
-EFFECTS: Counter[str] = Counter()
-"""How often a tool had its effect, by call id."""
+from profiles import HostTool, Profile, tool
 
 
 def add(a: int, b: int) -> int:
@@ -19,17 +15,15 @@ def broken() -> str:
     raise RuntimeError("out of order")
 
 
-async def wait_for(seconds: float, ctx: ToolContext) -> str:
+async def wait_for(seconds: float) -> str:
     """Takes its time."""
     await asyncio.sleep(seconds)
-    EFFECTS[ctx.call_id] += 1
     return "waited"
 
 
 @tool(timeout_seconds=30, idempotent=True)
-async def repeatable(seconds: float, ctx: ToolContext) -> str:
+async def repeatable(seconds: float) -> str:
     """Takes its time, and may run twice."""
-    EFFECTS[ctx.call_id] += 1
     await asyncio.sleep(seconds)
     return "done"
 
