@@ -10,7 +10,7 @@ from rich.table import Table
 
 from cli.replay.verdict import PROVES_NOTHING, Kind, Verdict
 
-WIDTH = 100
+WIDTH = 106
 """Columns of the table where the terminal has fewer, or where there is none: names of workflows are whole."""
 
 KINDS: tuple[Kind, ...] = ("same", "skipped", "erased", "differs", "failed", "unknown")

@@ -1,6 +1,7 @@
 """`outlast replay`: the gate that a release passes before it meets running sessions."""
 
 import asyncio
+import io
 import json
 import os
 import re
@@ -15,11 +16,12 @@ from xml.etree import ElementTree
 import pytest
 from google.protobuf.json_format import MessageToDict
 from pydantic import SecretStr
+from rich.console import Console
 from temporalio.api.common.v1 import Payload
 
 from activities.db.encryption import KEY_BYTES, codec_of
 from cli.environment import load_settings
-from cli.replay.report import differences, summary, write_junit
+from cli.replay.report import KINDS, WIDTH, differences, summary, write_junit
 from cli.replay.run import Batch, run_replay
 from cli.replay.source import since
 from cli.replay.verdict import Verdict, parted
@@ -79,6 +81,15 @@ def test_a_batch_is_told_in_the_same_order_whichever_history_was_replayed_first(
     for place, told_so in enumerate((verdicts, verdicts[::-1])):
         write_junit(told_so, tmp_path / f"{place}.xml")
     assert (tmp_path / "0.xml").read_text() == (tmp_path / "1.xml").read_text()
+
+
+def test_a_summary_names_workflows_and_outcomes_whole_where_there_is_no_terminal() -> None:
+    verdicts = [
+        Verdict(source="", workflow_type=name, workflow_id="w", events=1_000_000, kind="same", detail="") for name in WORKFLOW_TYPES
+    ]
+    said = io.StringIO()
+    Console(file=said, width=WIDTH).print(summary(verdicts, 1.0))
+    assert [name for name in (*WORKFLOW_TYPES, *KINDS) if name not in said.getvalue()] == []
 
 
 async def test_the_kept_histories_pass_the_gate_and_a_changed_workflow_does_not(tmp_path: Path) -> None:
