@@ -25,7 +25,13 @@ async def run_worker(settings: Settings, stop: asyncio.Event, say: Say) -> None:
     running = asyncio.create_task(worker.run(found.settings, stop, address=found.temporal, ready=ready))
     await first_of(running, ready.wait())
     if not running.done():
-        say(f"worker ready, task queue {settings.task_queue}{version_of(settings.worker)}")
+        try:
+            say(f"worker ready, task queue {settings.task_queue}{version_of(settings.worker)}")
+        except Exception:
+            # In order, as a signal ends it: a worker that is cancelled may wait for itself.
+            stop.set()
+            await running
+            raise
     await running
 
 
