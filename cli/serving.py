@@ -23,16 +23,7 @@ async def run_worker(settings: Settings, stop: asyncio.Event, say: Say) -> None:
     forward_sdk_logs()
     ready = asyncio.Event()
     running = asyncio.create_task(worker.run(found.settings, stop, address=found.temporal, ready=ready))
-    await first_of(running, ready.wait())
-    if not running.done():
-        try:
-            say(f"worker ready, task queue {settings.task_queue}{version_of(settings.worker)}")
-        except Exception:
-            # In order, as a signal ends it: a worker that is cancelled may wait for itself.
-            stop.set()
-            await running
-            raise
-    await running
+    await _announced(running, ready, stop, lambda: say(f"worker ready, task queue {settings.task_queue}{version_of(settings.worker)}"))
 
 
 def version_of(worker: WorkerSettings) -> str:
@@ -52,10 +43,7 @@ async def run_api(settings: Settings, stop: asyncio.Event, say: Say) -> None:
     await ensure_usable(found.settings.database)
     started = asyncio.Event()
     serving = asyncio.create_task(serve_api(found, sock, stop, started=started))
-    await first_of(serving, started.wait())
-    if not serving.done():
-        say(f"api ready, {api_url(settings.api.host, sock.getsockname()[1])}")
-    await serving
+    await _announced(serving, started, stop, lambda: say(f"api ready, {api_url(settings.api.host, sock.getsockname()[1])}"))
 
 
 def forward_sdk_logs() -> None:
@@ -87,6 +75,21 @@ async def serve_api(found: Endpoints, sock: socket.socket, stop: asyncio.Event, 
         await running
     if not stop.is_set():
         raise SetupError("the API ended while starting; its log says why")
+
+
+async def _announced(running: "asyncio.Task[None]", ready: asyncio.Event, stop: asyncio.Event, announce: Callable[[], None]) -> None:
+    """Waits for the end of what runs, and announces it once it is ready. If that fails it ends in order, as a signal ends it: a worker that
+    is cancelled may wait for itself.
+    """
+    await first_of(running, ready.wait())
+    try:
+        if not running.done():
+            announce()
+    except Exception:
+        stop.set()
+        await running
+        raise
+    await running
 
 
 async def first_of(task: "asyncio.Task[Any]", other: Coroutine[Any, Any, Any]) -> None:
