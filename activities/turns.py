@@ -9,6 +9,7 @@ from typing import Any
 from temporalio import activity
 
 from activities.beating import beating
+from activities.db.erasures import is_erased
 from activities.db.session_tx import SessionGone, moment, now_text, sql
 from activities.kit import Kit
 from activities.patience import patiently
@@ -108,9 +109,7 @@ class Turns:
             try:
                 return await patiently(lambda: self._note_steering(steering))
             except SessionGone:
-                async with self._kit.db.connection() as conn:
-                    erased = await sql.rows_erased(conn, id=steering.session.session_uid) is not None
-                if erased or clock() > last:
+                if await is_erased(self._kit.db, steering.session.session_uid) or clock() > last:
                     raise
                 await asyncio.sleep(BEGUN_AGAIN_SECONDS)
 

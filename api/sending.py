@@ -138,17 +138,15 @@ class Workflows:
 
     async def _once(self, session_id: str, name: str, payload: Input, answer: type[_R]) -> _R:
         """An update of its own id. A session with rows may have no running workflow, so one is started; without rows it must be there."""
-        start = payload.rows is not None and payload.rows.session_uid is not None
-        return await self._update(session_id, name, payload, answer, f"{name}/{uuid4()}", start=start)
+        return await self._update(session_id, name, payload, answer, f"{name}/{uuid4()}", start=_has_rows(payload))
 
     async def _update(self, session_id: str, name: str, payload: Input, answer: type[_R], update_id: str, *, start: bool) -> _R:
         telemetry.identify(tenant=payload.tenant, session_id=session_id)
         workflow_id = session_workflow_id(payload.tenant, session_id)
         turnstile = self._turnstiles.setdefault(workflow_id, asyncio.Semaphore(AT_ONCE))
-        known = payload.rows is not None and payload.rows.session_uid is not None
 
         async def offer(life: int) -> _R:
-            if not start or (known and not life):
+            if not start or (_has_rows(payload) and not life):
                 try:
                     taken: _R = await self._client.get_workflow_handle(workflow_id).execute_update(
                         name, payload, id=update_id, result_type=answer
@@ -197,6 +195,11 @@ class Workflows:
             if not await self._pulse.beats() or limit.expired():
                 return
             limit.reschedule(min(clock() + PATIENCE_SECONDS, last))
+
+
+def _has_rows(payload: Input) -> bool:
+    """Whether the api saw rows of the session."""
+    return payload.rows is not None and payload.rows.session_uid is not None
 
 
 async def _until_taken(offer: Callable[[int], Awaitable[_R]], *, absent_again: bool) -> _R:

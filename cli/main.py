@@ -8,7 +8,7 @@ import typer
 
 from cli import erasing, keys
 from cli.options import DataDir, ExportFormat, configured, or_version, overrides, say, warn
-from cli.output import OutputLost, watch_stdout
+from cli.output import watch_stdout
 from cli.rebuild import commands as rebuilding
 from cli.running import INTERRUPTED, attempt, complain, failed, leave, run_until_stopped
 
@@ -116,7 +116,7 @@ def doctor(data_dir: DataDir = None) -> None:
         # Left from inside: a check that hangs in a thread must not hold the command.
         try:
             code = 0 if await run_doctor(say, **overrides(data_dir)) else 1
-        except OutputLost as error:
+        except Exception as error:
             code = failed(error)
         leave(code)
 

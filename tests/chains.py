@@ -1,6 +1,8 @@
-"""The runs of a workflow that continues as new."""
+"""The runs of a workflow that continues as new, and what one has taken."""
 
-from temporalio.client import Client, WorkflowHistory
+from typing import Any
+
+from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 
 
 async def chain_of(client: Client, workflow_id: str) -> list[WorkflowHistory]:
@@ -11,3 +13,9 @@ async def chain_of(client: Client, workflow_id: str) -> list[WorkflowHistory]:
         history = await client.get_workflow_handle(workflow_id, run_id=before).fetch_history()
         found.insert(0, history)
     return found
+
+
+async def inputs_taken(handle: "WorkflowHandle[Any, Any]") -> int:
+    """How many updates a run has accepted, by its history."""
+    events = (await handle.fetch_history()).events
+    return sum(event.HasField("workflow_execution_update_accepted_event_attributes") for event in events)

@@ -29,7 +29,7 @@ class ObjectServer:
         self._server: BaseWSGIServer | None = None
         self._port = free_port()
         self.start()
-        known = {"aws_access_key_id": "tester", "aws_secret_access_key": "secret"}
+        known = {name.lower(): CREDENTIALS[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
         self.client: Any = boto3.client("s3", region_name=REGION, endpoint_url=self.url, **known)
 
     @property

@@ -27,11 +27,12 @@ from api.app import create_app
 from profiles.loading import load_profiles
 from settings import ApiSettings, DatabaseSettings, Settings
 from tests import services
-from tests.chains import chain_of
+from tests.chains import chain_of, inputs_taken
 from tests.models import Script, ScriptedModels, says, script
 from tests.services import PATIENCE_SECONDS
 from worker import WORKFLOWS, build_worker, measured
-from workflows.contracts.naming import session_workflow_id
+from workflows.contracts.inputs import SessionStart
+from workflows.contracts.naming import SESSION_WORKFLOW, session_workflow_id
 from workflows.model.session import Caller
 from workflows.model.state import Head, LastTurn
 
@@ -165,12 +166,22 @@ class System:
     def workflow(self, session: str) -> "WorkflowHandle[Any, Any]":
         return self.temporal.get_workflow_handle(session_workflow_id(self.tenant, session))
 
+    async def begun_by_signal(self, session: str, message: dict[str, Any]) -> "WorkflowHandle[Any, Any]":
+        """A session whose first message is a signal."""
+        return await self.temporal.start_workflow(
+            SESSION_WORKFLOW,
+            SessionStart(tenant=self.tenant, session_id=session),
+            id=self.workflow(session).id,
+            task_queue=self.settings.task_queue,
+            start_signal="message",
+            start_signal_args=[{"tenant": self.tenant, **message}],
+        )
+
     async def accepted(self, session: str, inputs: int) -> None:
         """Waits until a session's newest run has taken so many inputs."""
 
         async def taken() -> bool:
-            events = (await self.workflow(session).fetch_history()).events
-            return sum(event.HasField("workflow_execution_update_accepted_event_attributes") for event in events) >= inputs
+            return await inputs_taken(self.workflow(session)) >= inputs
 
         await self.until(taken)
 

@@ -97,19 +97,17 @@ def codec_of(keys: Iterable[SecretStr]) -> AesGcmCodec | None:
     return AesGcmCodec(secrets) if secrets else None
 
 
-def key_named(payload: Payload) -> str | None:
+def _key_of(payload: Payload) -> str | None:
     """The id of the key that a payload was encrypted with; None if it is not encrypted."""
     return payload.metadata.get(KEY_ID, b"").decode(errors="replace") if payload.metadata.get("encoding") == ENCODING else None
 
 
 def locked(payloads: Iterable[Payload]) -> PayloadUnreadable | None:
     """What is to be said of payloads where there is no key at all; None if none of them needs one."""
-    name = next((name for name in map(key_named, payloads) if name is not None), None)
-    return (
-        None
-        if name is None
-        else PayloadUnreadable(f"{_sealed_with(name)}, and OUTLAST_CODEC__KEYS is empty: set it to the installation's keys")
-    )
+    for name in map(_key_of, payloads):
+        if name is not None:
+            return PayloadUnreadable(f"{_sealed_with(name)}, and OUTLAST_CODEC__KEYS is empty: set it to the installation's keys")
+    return None
 
 
 def _sealed_with(name: str) -> str:
@@ -122,4 +120,4 @@ def _bound(metadata: Mapping[str, bytes]) -> bytes:
     return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 
-__all__ = ["ENCODING", "KEY_BYTES", "AesGcmCodec", "PayloadUnreadable", "codec_of", "key_named", "locked"]
+__all__ = ["ENCODING", "KEY_BYTES", "AesGcmCodec", "PayloadUnreadable", "codec_of", "locked"]

@@ -3,8 +3,9 @@
 import asyncio
 import signal
 import time
+from typing import Any
 
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowHandle
 
 from cli.services.postgres import PostgresServer
 from cli.services.temporal import TemporalServer
@@ -17,24 +18,26 @@ from workflows.contracts.naming import session_workflow_id
 TAKEOVER_SECONDS = 45.0
 
 
+async def workflow(temporal: TemporalServer, session: str) -> "WorkflowHandle[Any, Any]":
+    client = await Client.connect(temporal.address)
+    return client.get_workflow_handle(session_workflow_id("default", session))
+
+
 async def started_again(temporal: TemporalServer, session: str) -> bool:
     """Whether Temporal began an activity of the session a second time."""
-    client = await Client.connect(temporal.address)
-    history = await client.get_workflow_handle(session_workflow_id("default", session)).fetch_history()
+    history = await (await workflow(temporal, session)).fetch_history()
     return any(event.activity_task_started_event_attributes.attempt > 1 for event in history.events)
 
 
 async def begins_again(temporal: TemporalServer, session: str) -> bool:
     """Whether an activity of the session is being tried a second time, or is about to be."""
-    client = await Client.connect(temporal.address)
-    described = await client.get_workflow_handle(session_workflow_id("default", session)).describe()
+    described = await (await workflow(temporal, session)).describe()
     return any(pending.attempt > 1 for pending in described.raw_description.pending_activities)
 
 
 async def given_up(temporal: TemporalServer, session: str) -> bool:
     """Whether Temporal heard nothing of an activity of the session for so long that it began it again."""
-    client = await Client.connect(temporal.address)
-    history = await client.get_workflow_handle(session_workflow_id("default", session)).fetch_history()
+    history = await (await workflow(temporal, session)).fetch_history()
     begun = [event.activity_task_started_event_attributes for event in history.events]
     ended = [event.HasField("activity_task_timed_out_event_attributes") for event in history.events]
     return any(ended) or any(one.last_failure.HasField("timeout_failure_info") for one in begun)

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
+from tests.chains import inputs_taken
 from tests.flows.scripted import AT, Script, Scripted, Session, answers, asks_host, cancelled, ended, refused, session_with
 from tests.services import PATIENCE_SECONDS
 from workflows.contracts.inputs import AmendInput, CancelInput, CardInput, CloseInput, ContinuationInput, RetryInput, RowsSaid, SteerInput
@@ -55,10 +55,7 @@ def held_noting(noting: asyncio.Event, go_on: asyncio.Event, **said: Any) -> Cal
 async def accepted(session: Session, inputs: int) -> None:
     """Waits until so many updates are in the history."""
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while True:
-            history = await session.handle.fetch_history()
-            if sum(event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED for event in history.events) >= inputs:
-                return
+        while await inputs_taken(session.handle) < inputs:
             await asyncio.sleep(0.02)
 
 

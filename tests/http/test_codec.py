@@ -10,7 +10,6 @@ import pytest
 from google.protobuf import json_format
 from pydantic import SecretStr
 from temporalio.api.common.v1 import Payload
-from temporalio.exceptions import ApplicationError
 
 from activities.db.client import connect
 from cli.doctor import check_codec
@@ -20,7 +19,7 @@ from settings import AccessSettings, CodecSettings
 from tests.commands import ran
 from tests.io.keys import keys
 from tests.models import calls, says, script
-from tests.replay.telling import Between
+from tests.replay.telling import Between, failing
 from tests.system import System, running_system
 from workflows.contracts.inputs import MessageInput
 
@@ -133,13 +132,7 @@ async def test_stuck_without_a_key_says_of_whom_it_can_not_say_why(
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", temporal_address)
     between = Between()
-
-    async def after(name: str, done: Any) -> Any:
-        if name == "run_step":
-            raise ApplicationError("puffin", type="Lost")
-        return done
-
-    between.after = after
+    between.after = failing("run_step", "puffin")
     async with running_system(database_url, temporal_address, script(says("gannet")), codec=keys("a"), interceptors=[between]) as system:
         await system.submit("s1", "walrus")
 

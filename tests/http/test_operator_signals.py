@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from temporalio.api.common.v1 import Payload
-from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.client import WorkflowUpdateFailedError
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
@@ -18,8 +18,6 @@ from tests.models import calls, hangs, says, script
 from tests.replay.telling import Between, until_set
 from tests.system import System, running_system
 from workflows.contracts.errors import Refusal
-from workflows.contracts.inputs import SessionStart
-from workflows.contracts.naming import SESSION_WORKFLOW
 from workflows.model.state import Head
 
 
@@ -30,18 +28,6 @@ async def signal(system: System, session: str, name: str, payload: dict[str, Any
         typed += ["--input", json.dumps(payload | {"tenant": system.tenant})]
     code, said = await temporal(system, "workflow", "signal", *typed)
     assert code == 0, said
-
-
-async def begun_by_signal(system: System, message: dict[str, Any]) -> "WorkflowHandle[Any, Any]":
-    """A session whose first message was a signal."""
-    return await system.temporal.start_workflow(
-        SESSION_WORKFLOW,
-        SessionStart(tenant=system.tenant, session_id="s1"),
-        id=system.workflow("s1").id,
-        task_queue=system.settings.task_queue,
-        start_signal="message",
-        start_signal_args=[{"tenant": system.tenant, **message}],
-    )
 
 
 async def test_r114_an_operator_answers_for_a_host_and_only_once(database_url: str, temporal_address: str) -> None:
@@ -189,7 +175,7 @@ async def test_r37_a_first_message_by_signal_that_the_rows_refuse_leaves_the_id_
     async with running_system(database_url, temporal_address, interceptors=[between]) as system:
         ann = {"principal": "ann", "tenant": system.tenant}
         said = ann | {"content": "hello", "id": "m1", "turn_id": "t1", "parent_id": "nobody", "subject": "order-7"}
-        workflow = await begun_by_signal(system, said)
+        workflow = await system.begun_by_signal("s1", said)
         if cancelled:
             await workflow.signal("cancel", ann | {"turn_id": "t1"})
         go_on.set()
@@ -211,7 +197,7 @@ async def test_r37_a_first_message_by_signal_that_the_rows_refuse_leaves_the_id_
 async def test_r143_steering_by_signal_on_the_heels_of_a_first_message_is_taken(database_url: str, temporal_address: str) -> None:
     scripted = script(says("Hello."), says("Briefly."))
     async with running_system(database_url, temporal_address, scripted) as system:
-        workflow = await begun_by_signal(system, {"content": "hello", "id": "m1"})
+        workflow = await system.begun_by_signal("s1", {"content": "hello", "id": "m1"})
         await workflow.signal("steer", {"tenant": system.tenant, "content": "Be brief.", "id": "g1"})
 
         async def taken() -> Any:
@@ -257,7 +243,7 @@ async def test_l12_a_limit_that_is_no_number_is_refused(database_url: str, tempo
 
 async def test_l12_names_that_are_too_long_for_a_filter_end_no_session(database_url: str, temporal_address: str) -> None:
     async with running_system(database_url, temporal_address) as system:
-        await begun_by_signal(system, {"content": "hello", "principal": "é" * 5000, "profile": "assistant"})
+        await system.begun_by_signal("s1", {"content": "hello", "principal": "é" * 5000, "profile": "assistant"})
         await system.idle("s1", 1)
         assert (await system.chat("s1"))["turn_number"] == 2
         await system.workflow("s1").signal("roll")
@@ -272,7 +258,7 @@ async def test_l12_r37_a_first_input_of_a_caller_whose_name_no_row_could_hold_is
     async with running_system(database_url, temporal_address) as system:
         said = {"tenant": system.tenant, "content": "hello", "id": "m1", "principal": "a\x00b"}
         if by == "signal":
-            workflow = await begun_by_signal(system, said)
+            workflow = await system.begun_by_signal("s1", said)
         else:
             start = session_start(system.tenant, "s1", system.settings.task_queue)
             with pytest.raises(WorkflowUpdateFailedError) as caught:

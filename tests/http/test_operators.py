@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 from pydantic_ai.exceptions import ModelHTTPError
 from temporalio.client import Client
-from temporalio.exceptions import ApplicationError
 
 from cli.stuck import Limits, run_stuck
 from tests.models import calls, raises, says, script
-from tests.replay.telling import Between
+from tests.replay.telling import Between, failing
 from tests.system import System, running_system
 from worker import flow_digest
 from workflows.contracts.search_attributes import PENDING_TOOL, PROFILE, STATUS, TURN, WAITING_SINCE
@@ -127,13 +126,7 @@ async def test_only_an_erasures_look_is_given_an_erasures_patience_whatever_a_fa
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", temporal_address)
     between = Between()
-
-    async def after(name: str, done: Any) -> Any:
-        if name == "run_step":
-            raise ApplicationError("lost, StillThere: are only its words", type="Lost")
-        return done
-
-    between.after = after
+    between.after = failing("run_step", "lost, StillThere: are only its words")
     async with running_system(database_url, temporal_address, script(says("hello")), interceptors=[between]) as system:
         await system.submit("s1")
 

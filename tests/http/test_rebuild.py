@@ -232,7 +232,7 @@ async def test_r69_r148_steering_noted_side_by_side_keeps_the_order_in_which_it_
         held["first"].set()
         await slow[1]
         go_on.set()
-        await system.until(partial(_requests, system, 2))
+        await system.until(lambda: len(scripted.requests) == 2)
         held["late"].set()
         await slow[0]
         go_on_again.set()
@@ -253,10 +253,6 @@ async def test_r69_r148_steering_noted_side_by_side_keeps_the_order_in_which_it_
 async def _asked_to_note(system: System, count: int) -> bool:
     found = (await system.workflow("s1").describe()).raw_description.pending_activities
     return sum(one.activity_type.name == "note_steering" for one in found) == count
-
-
-async def _requests(system: System, count: int) -> bool:
-    return len(system.script.requests) == count
 
 
 async def test_r69_a_session_is_verified_while_an_earlier_one_of_its_id_is_being_erased(database_url: str, temporal_address: str) -> None:

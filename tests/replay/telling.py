@@ -100,6 +100,17 @@ def until_set(go_on: asyncio.Event, activity: str) -> After:
     return after
 
 
+def failing(activity: str, words: str) -> After:
+    """Each try of an activity fails with these words, as `Lost`, once it has done what it does."""
+
+    async def after(name: str, done: Any) -> Any:
+        if name == activity:
+            raise ApplicationError(words, type="Lost")
+        return done
+
+    return after
+
+
 class _Watched(ActivityInboundInterceptor):
     def __init__(self, next: ActivityInboundInterceptor, between: Between) -> None:
         super().__init__(next)

@@ -11,8 +11,7 @@ from tests.io.keys import keys
 from tests.models import calls, hangs, says, waits
 from tests.replay.telling import Between, Story, Told, asked, losing, to_its_end, until_set
 from tests.replay.told_hosts import BATCH
-from workflows.contracts.inputs import SessionStart
-from workflows.contracts.naming import SESSION_WORKFLOW, principal_erasure_workflow_id
+from workflows.contracts.naming import principal_erasure_workflow_id
 
 GO_ON, HEARD = asyncio.Event(), asyncio.Event()
 KEYS = keys("corpus")
@@ -102,15 +101,7 @@ async def _unborn(system: Told) -> None:
 
 async def _nameless(system: Told) -> None:
     """A first input whose sender has a name that no row could hold is refused."""
-    handle = await system.temporal.start_workflow(
-        SESSION_WORKFLOW,
-        SessionStart(tenant=system.tenant, session_id="nameless"),
-        id=system.workflow("nameless").id,
-        task_queue=system.settings.task_queue,
-        start_signal="message",
-        start_signal_args=[asked(system, content="one", principal="a\0b")],
-    )
-    await handle.result()
+    await (await system.begun_by_signal("nameless", asked(system, content="one", principal="a\0b"))).result()
 
 
 async def _expired(system: Told) -> None:
